@@ -1,0 +1,59 @@
+# One command sets up whatever it needs: `make demo`, `make test` and `make check` work from a fresh clone.
+
+PYTHON ?= python3
+VENV ?= .venv
+# One file per worker at a time, each worker single-threaded: two cores, two tests.
+PYTEST_ARGS ?= -n 2 --dist loadfile
+
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo check lint format format-check types test test-fast bench clean
+
+help:  ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(INSTALLED)  ## Create the virtual environment and install the package for development
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# __init__.py holds the version, which the installed metadata repeats.
+$(INSTALLED): setup.cfg pyproject.toml constraints.txt bivshap_lightning/__init__.py | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+demo: $(INSTALLED)  ## Explain a digit classifier from training to graph
+	$(BIN)/python examples/digits_demo.py
+
+check: lint format-check types test  ## Everything: lint, format, types, all tests and doctests
+
+lint: $(INSTALLED)  ## Lint with ruff
+	$(BIN)/ruff check .
+
+format: $(INSTALLED)  ## Rewrite the files in the house format
+	$(BIN)/ruff format .
+
+format-check: $(INSTALLED)  ## Fail if a file is not in the house format
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)  ## Check the types of the package with mypy, strictly
+	$(BIN)/mypy
+
+test: $(INSTALLED)  ## Run all tests and doctests
+	$(PYTEST)
+
+test-fast: $(INSTALLED)  ## Run the tests, leaving out the slow ones and those that need a browser
+	$(PYTEST) -m "not slow and not browser"
+
+bench: $(INSTALLED)  ## Run the benchmarks
+	@set -e; for script in benchmarks/*.py; do \
+		[ -e "$$script" ] || { echo "There are no benchmarks in benchmarks/." >&2; exit 1; }; \
+		echo "== $$script"; $(BIN)/python "$$script"; \
+	done
+
+clean:  ## Remove the environment, caches and build products
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find bivshap_lightning tests $(wildcard examples benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +

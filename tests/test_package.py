@@ -1,0 +1,87 @@
+"""What an import costs, and which names the package promises."""
+
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import bivshap_lightning
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLIC_NAMES = {
+    "BivariateShapley",
+    "Explanation",
+    "ExplanationGraph",
+    "Game",
+    "RedundancyGraph",
+    "__version__",
+}
+HEAVY_PACKAGES = {
+    "captum",
+    "lightning",
+    "matplotlib",
+    "pandas",
+    "pytorch_lightning",
+    "sklearn",
+    "tensorboard",
+    "torchmetrics",
+}
+
+
+def packages_loaded_by(statement: str) -> set[str]:
+    """Top-level packages in `sys.modules` of a fresh interpreter after `statement`."""
+    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return {name.partition(".")[0] for name in json.loads(run.stdout)}
+
+
+def test_importing_the_package_loads_no_third_party_library():
+    loaded = packages_loaded_by("import bivshap_lightning")
+    assert "bivshap_lightning" in loaded
+    assert not loaded & (HEAVY_PACKAGES | {"torch", "numpy", "scipy", "networkx", "sknetwork"})
+
+
+def test_the_engine_loads_neither_lightning_nor_optional_libraries():
+    loaded = packages_loaded_by("from bivshap_lightning import BivariateShapley, Game, ExplanationGraph")
+    assert "torch" in loaded
+    assert not loaded & HEAVY_PACKAGES
+
+
+def test_graphs_need_no_torch():
+    loaded = packages_loaded_by("from bivshap_lightning.graph import ExplanationGraph")
+    assert "bivshap_lightning" in loaded
+    assert not loaded & (HEAVY_PACKAGES | {"torch"})
+
+
+def test_public_names_are_exactly_these():
+    assert set(bivshap_lightning.__all__) == PUBLIC_NAMES
+    assert len(bivshap_lightning.__all__) == len(PUBLIC_NAMES)
+    assert set(dir(bivshap_lightning)) >= PUBLIC_NAMES
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC_NAMES - {"__version__"}))
+def test_every_public_name_resolves_to_a_documented_class(name):
+    value = getattr(bivshap_lightning, name)
+    assert isinstance(value, type)
+    assert value.__name__ == name
+    assert value.__doc__
+    assert getattr(bivshap_lightning, name) is value
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(AttributeError, match="module 'bivshap_lightning' has no attribute 'Bivariate'"):
+        bivshap_lightning.Bivariate  # noqa: B018
+
+
+def test_installed_metadata_carries_the_version():
+    assert version("bivshap-lightning") == bivshap_lightning.__version__
+
+
+def test_the_package_is_marked_as_typed():
+    assert (Path(bivshap_lightning.__file__).parent / "py.typed").is_file()
