@@ -1,0 +1,22 @@
+"""What an explanation says as a graph: `ExplanationGraph` (G) and `RedundancyGraph` (H).
+
+Orientation, stated here once: edge i -> j of G carries the importance of j given i; edge i -> j of H says j
+is redundant once i is present. In both matrices i is the row and j the column.
+
+Everything here is NumPy and SciPy: a stored graph is read, ranked and analysed without torch.
+
+Example:
+    >>> from bivshap_lightning.graph import ExplanationGraph
+    >>> # max(2a, b): once a is present b adds nothing, and not the other way round.
+    >>> graph = ExplanationGraph([[0, 0], [1 / 2, 0]], names=["a", "b"], shapley=[3 / 2, 1 / 2])
+    >>> h = graph.redundancy()
+    >>> bool(h.adjacency[0, 1]), bool(h.adjacency[1, 0])
+    (True, False)
+    >>> h.sources, h.sinks
+    ((0,), (1,))
+"""
+
+from bivshap_lightning.graph.explanation import ExplanationGraph
+from bivshap_lightning.graph.redundancy import RedundancyGraph
+
+__all__ = ["ExplanationGraph", "RedundancyGraph"]

@@ -1,0 +1,114 @@
+"""Graphs on disk: one versioned record per file, NPZ or JSON by suffix, written whole or not at all.
+
+A record is a mapping of fields plus `kind` and `version`. In NPZ every array is its own entry and everything
+else stands in `header`, a JSON text; in JSON all fields stand side by side. Neither format can hold code.
+"""
+
+import json
+import os
+import uuid
+import zipfile
+import zlib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+FORMAT_VERSION = 1
+
+_BROKEN = (ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+def write_record(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) -> None:
+    """Write a record, replacing the file at `path` in one step.
+
+    Args:
+        path: Ends in `.npz` or `.json`.
+        kind: What the record is, checked when it is read.
+        fields: Arrays and JSON-able values.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_record(f"{folder}/a.json", "example", {"numbers": np.arange(3)})
+        ...     read_record(f"{folder}/a.json", "example", ["numbers"])["numbers"]
+        [0, 1, 2]
+    """
+    path = Path(path)
+    write = {".npz": _write_npz, ".json": _write_json}[_suffix(path)]
+    # A neighbour, so that os.replace stays within one file system and a crash leaves the old file whole.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            write(file, {"kind": kind, "version": FORMAT_VERSION, **fields})
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_record(path: str | os.PathLike[str], kind: str, fields: Collection[str]) -> dict[str, Any]:
+    """Read a record of the given kind that has all the given fields.
+
+    Args:
+        path: Ends in `.npz` or `.json`.
+        kind: The kind it was written as.
+        fields: Names that must be present.
+
+    Raises:
+        ValueError: The file is damaged, of another kind, of a later version, or lacks a field.
+
+    Example:
+        See `write_record`.
+    """
+    path = Path(path)
+    read = {".npz": _read_npz, ".json": _read_json}[_suffix(path)]
+    with path.open("rb") as file:
+        try:
+            record = read(file)
+        except _BROKEN as error:
+            raise ValueError(
+                f"`path` must be an intact {path.suffix} file, got {path} ({error}). Save the graph again."
+            ) from error
+    if not isinstance(record, dict) or record.get("kind") != kind:
+        found = record.get("kind") if isinstance(record, dict) else type(record).__name__
+        raise ValueError(f"`path` must hold a record of kind {kind!r}, got {found!r} in {path}. Pass another file.")
+    version = record.get("version")
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+        raise ValueError(
+            f"`path` must hold format version 1 to {FORMAT_VERSION}, got {version!r} in {path}. "
+            "Upgrade bivshap_lightning to read later versions."
+        )
+    missing = sorted(set(fields) - record.keys())
+    if missing:
+        raise ValueError(f"`path` must hold all fields, got none for {missing} in {path}. Save the graph again.")
+    return record
+
+
+def _suffix(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in (".npz", ".json"):
+        raise ValueError(f"`path` must end in .npz or .json, got {path.name!r}. Rename the file.")
+    return suffix
+
+
+def _write_npz(file: BinaryIO, record: Mapping[str, Any]) -> None:
+    arrays: dict[str, Any] = {name: value for name, value in record.items() if isinstance(value, np.ndarray)}
+    header = {name: value for name, value in record.items() if name not in arrays}
+    arrays["header"] = np.array(json.dumps(header, allow_nan=False))
+    np.savez_compressed(file, **arrays)
+
+
+def _read_npz(file: BinaryIO) -> dict[str, Any]:
+    with np.load(file, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    return {**json.loads(arrays.pop("header").item()), **arrays}
+
+
+def _write_json(file: BinaryIO, record: Mapping[str, Any]) -> None:
+    plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in record.items()}
+    file.write(json.dumps(plain, allow_nan=False).encode())
+
+
+def _read_json(file: BinaryIO) -> Any:
+    return json.load(file)
