@@ -1,0 +1,69 @@
+"""Coalitions: sets of players as rows of bool masks, without a Python loop over them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+
+def all_coalitions(n_players: int, device: torch.device | str = "cpu") -> Tensor:
+    """Every coalition, in binary counting order: player i is in coalition s when bit i of s is set.
+
+    Returns:
+        (2 ** n_players, n_players) bool.
+
+    Example:
+        >>> all_coalitions(2).int()
+        tensor([[0, 0],
+                [1, 0],
+                [0, 1],
+                [1, 1]], dtype=torch.int32)
+    """
+    numbers = torch.arange(2**n_players, device=device)
+    return (numbers[:, None] >> torch.arange(n_players, device=device)) & 1 == 1
+
+
+def pack(masks: Tensor) -> Tensor:
+    """Masks as 64-bit words, for comparing coalitions.
+
+    Args:
+        masks: bool (..., F).
+
+    Returns:
+        (..., ceil(F / 64)) int64, equal exactly where the masks are.
+    """
+    n_words = -(-masks.shape[-1] // 64)
+    bits = pad(masks, (0, 64 * n_words - masks.shape[-1])).unflatten(-1, (8 * n_words, 8))
+    shifts = torch.arange(8, device=masks.device, dtype=torch.uint8)
+    octets: Tensor = (bits.to(torch.uint8) << shifts).sum(dim=-1, dtype=torch.uint8)
+    return octets.view(torch.int64)
+
+
+def unique(masks: Tensor, groups: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Find the distinct coalitions.
+
+    Args:
+        masks: bool (N, F).
+        groups: optional (N,) int64; equal masks of different groups stay distinct.
+
+    Returns:
+        The (U,) positions of the distinct masks, ascending, and for each of the N masks its place among them.
+
+    Example:
+        >>> unique(torch.tensor([[True, False], [False, True], [True, False]]))
+        (tensor([0, 1]), tensor([0, 1, 0]))
+    """
+    words = pack(masks)
+    columns = list(words.unbind(dim=1)) + ([] if groups is None else [groups])
+    # One number per distinct row, column by column: sorting numbers is far cheaper than sorting rows.
+    label = torch.zeros(len(masks), dtype=torch.int64, device=masks.device)
+    for column in columns:
+        values, ranks = torch.unique(column, return_inverse=True)
+        label = torch.unique(label * len(values) + ranks, return_inverse=True)[1]
+    positions = torch.arange(len(masks), device=masks.device)
+    n_distinct = int(label.max()) + 1 if len(masks) else 0
+    first = positions.new_full((n_distinct,), len(masks)).scatter_reduce_(0, label, positions, "amin")
+    order = first.argsort()
+    place = torch.empty_like(order).scatter_(0, order, positions[:n_distinct])
+    return first[order], place[label]

@@ -1,0 +1,104 @@
+"""The result of an explainer: matrices for a whole batch, with their provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from bivshap_lightning.graph import ExplanationGraph
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Bivariate Shapley values of a batch.
+
+    Attributes:
+        bivariate: (B, F, F) ``E2[b, i, j]``: importance of i when j is present, diagonal 0.
+        shapley: (B, F) univariate Shapley values.
+        standard_error: (B, F, F) of ``bivariate``, zero when exact. All samples share one design of coalitions,
+            so errors of different samples are not independent.
+        shapley_standard_error: (B, F).
+        n_evaluations: (B,) model rows spent on each sample.
+        target: (B,) what was explained.
+        null_players: (B, F) bool: players that cannot change the sample's value.
+        player_counts: (B,) how many of the F players the sample has; the others are padding.
+        method: "exact", "sampling" or "kernel".
+        seed: where the random design started; it plays no part in an exact explanation.
+        behavior: what was read off the model.
+        removal: what stood in for absent players.
+
+    Example:
+        >>> from bivshap_lightning import BivariateShapley
+        >>> import torch
+        >>> either = BivariateShapley(lambda x: x.amax(dim=1), behavior="output")
+        >>> explanation = either.attribute(torch.ones(1, 3))
+        >>> explanation
+        Explanation(1 samples, 3 players, method='exact', behavior='output', 8 evaluations per sample)
+        >>> explanation.graph(0, names=["a", "b", "c"]).redundancy().groups
+        ((0, 1, 2),)
+    """
+
+    bivariate: Tensor
+    shapley: Tensor
+    standard_error: Tensor
+    shapley_standard_error: Tensor
+    n_evaluations: Tensor
+    target: Tensor
+    null_players: Tensor
+    player_counts: Tensor
+    method: str
+    seed: int
+    behavior: str
+    removal: str
+
+    def __len__(self) -> int:
+        return len(self.bivariate)
+
+    def __repr__(self) -> str:
+        spent = f"{int(self.n_evaluations.max())} evaluations per sample"
+        return (
+            f"Explanation({len(self)} samples, {self.shapley.shape[1]} players, method={self.method!r}, "
+            f"behavior={self.behavior!r}, {spent})"
+        )
+
+    def graph(self, index: int, names: Sequence[str] | None = None) -> ExplanationGraph:
+        """The directed graph G of one sample, over the players that the sample has.
+
+        Args:
+            index: which sample.
+            names: a name for each of its players; by default their numbers.
+        """
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"`index` must be below {len(self)}, the number of samples, got {index}.")
+        n = int(self.player_counts[index])
+        arrays = (self.bivariate[index, :n, :n].T, self.shapley[index, :n], self.standard_error[index, :n, :n].T)
+        weights, shapley, error = (a.detach().cpu().numpy() for a in arrays)
+        return ExplanationGraph(
+            weights,
+            names=names,
+            shapley=shapley,
+            standard_error=error if self.method != "exact" else None,
+            provenance=self._provenance(index),
+        )
+
+    def graphs(self, names: Sequence[str] | None = None) -> list[ExplanationGraph]:
+        """The graph G of every sample."""
+        return [self.graph(index, names) for index in range(len(self))]
+
+    def mean_graph(self, indices: Sequence[int] | None = None, names: Sequence[str] | None = None) -> ExplanationGraph:
+        """The mean graph over a subgroup of samples, such as a class; by default over all."""
+        chosen = range(len(self)) if indices is None else indices
+        return ExplanationGraph.mean([self.graph(int(index), names) for index in chosen])
+
+    def _provenance(self, index: int) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "seed": self.seed,
+            "behavior": self.behavior,
+            "removal": self.removal,
+            "target": self.target[index].item(),
+            "n_evaluations": int(self.n_evaluations[index]),
+        }

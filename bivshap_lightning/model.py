@@ -1,0 +1,235 @@
+"""The model as a guest: called on its own terms and left exactly as it was found.
+
+Everything that differs between a torch module, a plain function and an estimator, and everything that protects
+the caller's training run (evaluation mode, random number generators, buffers), is settled here, once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+_Step = tuple[str, list[Tensor], list[Tensor]]
+
+
+class Model:
+    """A uniform caller for torch modules, functions and estimators.
+
+    * A ``torch.nn.Module`` gets tensors on its own device and in its own floating point dtype.
+    * A plain function gets what the user passed as inputs: tensors for tensors, NumPy arrays for arrays.
+    * Any other object with ``predict_proba``, ``decision_function`` or ``predict`` gets NumPy arrays; the first of
+      these methods that it has is used.
+
+    Args:
+        model: the model.
+        as_arrays: the inputs came as arrays, so that a plain function expects arrays.
+
+    Example:
+        >>> Model(torch.nn.Linear(2, 3))((torch.zeros(4, 2),)).shape
+        torch.Size([4, 3])
+        >>> Model(lambda x: x.sum(axis=1), as_arrays=True)((torch.ones(4, 2),))
+        tensor([[2.],
+                [2.],
+                [2.],
+                [2.]])
+    """
+
+    def __init__(self, model: Any, *, as_arrays: bool = False) -> None:
+        self.module = model if isinstance(model, nn.Module) else None
+        self.class_names = getattr(model, "classes_", None)
+        self._call, self.method = _entrance(model)
+        self._as_arrays = self.module is None and (as_arrays or self.method is not None)
+        self._mutable: list[tuple[nn.Module, str]] | None = None
+
+    @property
+    def is_regressor(self) -> bool:
+        """An estimator that can only ``predict``: its output is a value, not a class score."""
+        return self.method == "predict"
+
+    @property
+    def gives_probabilities(self) -> bool:
+        """A single output in [0, 1] is a probability: black boxes, and modules that end in a sigmoid."""
+        if self.module is None:
+            return True
+        return isinstance(list(self.module.modules())[-1], nn.Sigmoid)
+
+    def place(self, x: Tensor) -> Tensor:
+        """Bring an input to the model's device and, if it is floating point, to the model's dtype."""
+        if self.module is None:
+            return x
+        tensors = [*self.module.parameters(), *self.module.buffers()]
+        device = tensors[0].device if tensors else x.device
+        dtypes = [t.dtype for t in tensors if t.is_floating_point()]
+        return x.to(device, dtypes[0] if dtypes and x.is_floating_point() else x.dtype)
+
+    def __call__(self, inputs: tuple[Tensor, ...], extra: tuple[Any, ...] = ()) -> Tensor:
+        """Run the model on rows.
+
+        Args:
+            inputs: tensors of shape (N, ...).
+            extra: further positional arguments.
+
+        Returns:
+            (N, C) scores, float32 at least.
+        """
+        if self._as_arrays:
+            output = self._call(*(x.detach().cpu().numpy() for x in inputs), *extra)
+        else:
+            output = self._call(*inputs, *extra)
+        return _as_scores(output, inputs[0])
+
+    @contextmanager
+    def visit(self) -> Iterator[None]:
+        """Within this context the model is in evaluation mode; afterwards no trace of the visit is left.
+
+        The ``training`` flag of every submodule, every buffer, and the global random number generators of torch,
+        NumPy and Python are put back as they were, also after an error. Gradients are never recorded.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(_global_rngs_kept(self.module))
+            stack.enter_context(torch.inference_mode())
+            if self.module is not None:
+                stack.enter_context(_evaluation_mode(self.module))
+                stack.enter_context(self._buffers_kept(self.module))
+            yield
+
+    @contextmanager
+    def _buffers_kept(self, module: nn.Module) -> Iterator[None]:
+        """Put buffers back that a forward pass changes.
+
+        The first visit watches all buffers; later ones copy only those that the first one saw change, so that an
+        ordinary model pays nothing.
+        """
+        owners = self._mutable if self._mutable is not None else _buffer_owners(module)
+        before = [(m, name, m._buffers[name]) for m, name in owners]
+        copies = [None if b is None else b.clone() for _, _, b in before]
+        try:
+            yield
+        finally:
+            changed = []
+            for (m, name, buffer), copy in zip(before, copies, strict=True):
+                replaced = m._buffers.get(name) is not buffer
+                m._buffers[name] = buffer
+                if buffer is not None and copy is not None and not _same(buffer, copy):
+                    buffer.copy_(copy)
+                    replaced = True
+                if replaced:
+                    changed.append((m, name))
+            if self._mutable is None:
+                self._mutable = changed
+
+    def find_stochastic_module(self, inputs: tuple[Tensor, ...], extra: tuple[Any, ...] = ()) -> str | None:
+        """Name the first submodule that answers equal inputs with different outputs, or None."""
+        if self.module is None:
+            return None
+        first, second = (self._trace(self.module, inputs, extra) for _ in range(2))
+        for (name, seen, made), (_, seen_again, made_again) in zip(first, second, strict=False):
+            if _same_all(seen, seen_again) and not _same_all(made, made_again):
+                return name
+        return None
+
+    def _trace(self, module: nn.Module, inputs: tuple[Tensor, ...], extra: tuple[Any, ...]) -> list[_Step]:
+        """What every submodule saw and made in one forward pass, in the order in which they finished."""
+        steps: list[_Step] = []
+        hooks = [m.register_forward_hook(_recorder(steps, name, m)) for name, m in module.named_modules()]
+        try:
+            self(inputs, extra)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return steps
+
+
+def _entrance(model: Any) -> tuple[Callable[..., Any], str | None]:
+    """How to call a model, and by which method when it is an estimator."""
+    if not isinstance(model, nn.Module):
+        for method in ("predict_proba", "decision_function", "predict"):
+            if callable(getattr(model, method, None)):
+                return getattr(model, method), method
+    if callable(model):
+        return model, None
+    raise TypeError(
+        f"`model` must be a torch module, a function, or an estimator with `predict_proba` or `predict`, got "
+        f"{type(model).__name__}. Wrap it in a function from inputs to scores."
+    )
+
+
+def _as_scores(output: Any, like: Tensor) -> Tensor:
+    """Model output as (N, C) floating point scores on the device of the inputs."""
+    if isinstance(output, Mapping) and "logits" in output:
+        output = output["logits"]
+    if not isinstance(output, (Tensor, np.ndarray)):
+        raise TypeError(
+            f"`model` must return a tensor or an array of scores, got {type(output).__name__}. "
+            "Wrap it in a function that returns the scores alone."
+        )
+    scores = torch.as_tensor(output, device=like.device)
+    if scores.dim() == 1:
+        scores = scores[:, None]
+    if scores.dim() != 2 or scores.shape[0] != like.shape[0]:
+        raise ValueError(
+            f"`model` must return one row of scores per input row, (N,) or (N, C), got {tuple(scores.shape)} for "
+            f"{like.shape[0]} rows. Wrap it in a function that returns (N, C)."
+        )
+    return scores if scores.dtype in (torch.float32, torch.float64) else scores.float()
+
+
+@contextmanager
+def _global_rngs_kept(module: nn.Module | None) -> Iterator[None]:
+    devices = set() if module is None else {p.device for p in module.parameters() if p.device.type == "cuda"}
+    numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng(devices=[d.index for d in devices]):
+            yield
+    finally:
+        np.random.set_state(numpy_state)  # noqa: NPY002
+        random.setstate(python_state)
+
+
+@contextmanager
+def _evaluation_mode(module: nn.Module) -> Iterator[None]:
+    # The flag is set directly: `eval()` may be overridden, and a frozen layer must stay as its owner left it.
+    training = [m for m in module.modules() if m.training]
+    for m in training:
+        m.training = False
+    try:
+        yield
+    finally:
+        for m in training:
+            m.training = True
+
+
+def _buffer_owners(module: nn.Module) -> list[tuple[nn.Module, str]]:
+    return [(m, name) for m in module.modules() for name in m._buffers]
+
+
+def _recorder(steps: list[_Step], name: str, module: nn.Module) -> Callable[..., None]:
+    label = f"module {name!r} ({type(module).__name__})" if name else "the model's own forward"
+
+    def record(_: nn.Module, args: Any, output: Any) -> None:
+        steps.append((label, _tensors(args), _tensors(output)))
+
+    return record
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value.clone()]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [t for v in value for t in _tensors(v)] if isinstance(value, (list, tuple)) else []
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return torch.equal(a, b) or (a.is_floating_point() and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True))
+
+
+def _same_all(a: list[Tensor], b: list[Tensor]) -> bool:
+    return all(x.shape == y.shape and torch.allclose(x.float(), y.float(), rtol=1e-4, atol=1e-5, equal_nan=True)
+               for x, y in zip(a, b, strict=False))  # fmt: skip
