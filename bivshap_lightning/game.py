@@ -184,11 +184,15 @@ class Game:
 
     def _scores_of_whole_inputs(self) -> Tensor:
         """Scores (B, C) of the unmasked inputs, asked for twice: a model of changing mind cannot be explained."""
-        whole = torch.ones(1, 1, self.n_players, dtype=torch.bool, device=self.device)
-        first, second = (self._evaluate(whole, lambda scores, samples: scores)[:, 0] for _ in range(2))
-        if not torch.allclose(first, second, rtol=1e-4, atol=1e-5):
-            with self._model.visit():
-                culprit = self._model.find_stochastic_module(self.inputs, self._extra)
+        everyone = torch.ones(1, self.n_players, dtype=torch.bool, device=self.device)
+        whole = _Block(everyone, stand_ins=torch.zeros(1, dtype=torch.int64, device=self.device))
+        with self._model.visit():  # one visit, because each starts from the same random numbers
+            first, second = (self._sweep(whole, lambda scores, samples: scores)[:, 0].clone() for _ in range(2))
+            is_stochastic = not torch.allclose(first, second, rtol=1e-4, atol=1e-5, equal_nan=True)
+            culprit = self._model.find_stochastic_module(self.inputs, self._extra) if is_stochastic else None
+        self.n_evaluations += 2
+        self._check_finite(first)
+        if is_stochastic:
             raise ValueError(
                 "`model` must be deterministic, got outputs that differ by up to "
                 f"{float((first - second).abs().max()):.2g} between two equal calls; the randomness comes from "
@@ -200,7 +204,7 @@ class Game:
                 "upwards. Explain it in float32, or use a `gamma` above that.",
                 stacklevel=3,
             )
-        return first
+        return first.clone()
 
     def _choose_behavior(self, name: Any, link: Any, scores: Tensor) -> Behavior:
         if self._model.is_regressor and not callable(name) and name not in ("output", "loss"):
@@ -246,19 +250,22 @@ class Game:
         ) as bar:  # fmt: skip
             values = self._sweep(block, read, bar)
         values = values.clone()  # an ordinary tensor again, which later code may put through autograd
-        if not bool(torch.isfinite(values).all()):
-            raise ValueError(
-                f"`model` must give finite values, got {int((~torch.isfinite(values)).sum())} NaN or infinite of "
-                f"{values.numel()}. Check the model on inputs where players are removed ({self.removal.description}); "
-                "logarithms of a probability of 0 or 1 are infinite, behavior='probability' is not."
-            )
+        self._check_finite(values)
         if block.samples is None:
             self.n_evaluations += len(block)
         else:
             self.n_evaluations += torch.bincount(block.samples, minlength=self.n_samples)
         return values if n_rows == 1 else values.unflatten(dim, (-1, n_rows)).mean(dim=dim + 1)
 
-    def _sweep(self, block: _Block, read: Read, bar: tqdm[Any]) -> Tensor:
+    def _check_finite(self, values: Tensor) -> None:
+        if not bool(torch.isfinite(values).all()):
+            raise ValueError(
+                f"`model` must give finite values, got {int((~torch.isfinite(values)).sum())} NaN or infinite of "
+                f"{values.numel()}. Check the model on inputs where players are removed ({self.removal.description}); "
+                "logarithms of a probability of 0 or 1 are infinite, behavior='probability' is not."
+            )
+
+    def _sweep(self, block: _Block, read: Read, bar: tqdm[Any] | None = None) -> Tensor:
         """Run a block in chunks that fit into memory, halving them for good whenever one does not."""
         if block.samples is None and self.rows_per_call < self.n_samples:
             values = self._sweep(block.spread(self.n_samples), read, bar)
@@ -275,7 +282,8 @@ class Game:
                 self.rows_per_call = max(1, len(chunk) * width // 2)
             else:
                 start += len(chunk)
-                bar.update(len(chunk) * width)
+                if bar is not None:
+                    bar.update(len(chunk) * width)
             if self.rows_per_call < width and start < len(block):
                 parts.append(self._sweep(block[start:], read, bar))
                 break

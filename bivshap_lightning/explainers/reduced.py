@@ -49,7 +49,8 @@ class Estimate:
 class ReducedGame:
     """A game over as many players as its richest sample has non-null ones.
 
-    Samples with fewer keep some of their null players to fill up, which does no harm.
+    Samples with fewer keep some of their null players to fill up; what is estimated for those is known better and
+    replaced when all players are restored.
 
     Args:
         game: the game to reduce.
@@ -93,12 +94,13 @@ class ReducedGame:
         """
         n_samples, n, n_all = len(bivariate), self.n_players, self.game.n_players
         kept = self._kept.expand(n_samples, -1)
-        rows = null_column[:, :, None].expand(-1, -1, n_all).clone()
-        rows.scatter_(2, kept[:, None].expand(-1, n, -1), bivariate)
-        whole = rows.new_zeros(n_samples, n_all, n_all)
-        return whole.scatter_(1, kept[:, :, None].expand(-1, -1, n_all), rows)
+        rows = bivariate.new_zeros(n_samples, n, n_all).scatter_(2, kept[:, None].expand(-1, n, -1), bivariate)
+        rows = torch.where(self.game.null_players[:, None], null_column[:, :, None], rows)
+        whole = rows.new_zeros(n_samples, n_all, n_all).scatter_(1, kept[:, :, None].expand(-1, -1, n_all), rows)
+        return whole.masked_fill_(self.game.null_players[:, :, None], 0)
 
     def restore_vector(self, vector: Tensor) -> Tensor:
         """A (B, n) vector as (B, F), zero for null players."""
         whole = vector.new_zeros(len(vector), self.game.n_players)
-        return whole.scatter_(1, self._kept.expand(len(vector), -1), vector)
+        whole.scatter_(1, self._kept.expand(len(vector), -1), vector)
+        return whole.masked_fill_(self.game.null_players, 0)
