@@ -51,7 +51,7 @@ test-fast: $(INSTALLED)  ## Run the tests, leaving out the slow ones and those t
 bench: $(INSTALLED)  ## Run the benchmarks
 	@set -e; for script in benchmarks/*.py; do \
 		[ -e "$$script" ] || { echo "There are no benchmarks in benchmarks/." >&2; exit 1; }; \
-		echo "== $$script"; $(BIN)/python "$$script"; \
+		echo "== $$script"; name=$${script%.py}; $(BIN)/python -m "$$(echo $$name | tr / .)"; \
 	done
 
 clean:  ## Remove the environment, caches and build products

@@ -25,7 +25,7 @@ from bivshap_lightning.players import Players
 from bivshap_lightning.removal import Removal
 
 # Input elements per forward pass when nobody says otherwise: large enough to keep a device busy, small enough for
-# the activations of a convolutional network to stay in cache (CPU) or in memory (other devices).
+# the activations of a convolutional network to fit into ordinary memory.
 ELEMENTS_PER_CALL = {"cpu": 2**18, "other": 2**23}
 
 Read = Callable[[Tensor, Tensor], Tensor]
@@ -174,6 +174,8 @@ class Game:
     def _choose_rows_per_call(self, perturbations_per_eval: int | None) -> int:
         if perturbations_per_eval is None:
             budget = ELEMENTS_PER_CALL.get(self.device.type, ELEMENTS_PER_CALL["other"])
+            if all(x.dim() <= 2 for x in self.inputs):
+                budget *= 4  # rows of a table do not blow up into feature maps
             return max(1, budget // max(1, sum(x[0].numel() for x in self.inputs)))
         if perturbations_per_eval < 1:
             raise ValueError(

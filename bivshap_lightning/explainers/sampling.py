@@ -97,16 +97,14 @@ def _moments(forward: Tensor, backward: Tensor, positions: Tensor) -> list[Tenso
     before i in exactly one of them, so the square of the mean is a quarter of the one square that is left.
     """
     n = positions.shape[1]
-    precedes = (positions[:, None, :] < positions[:, :, None]).to(forward.dtype)
-    follows = (positions[:, None, :] > positions[:, :, None]).to(forward.dtype)
-
-    def over_orders(f: Tensor, b: Tensor) -> Tensor:
-        return torch.einsum("bpi,pij->bij", f, precedes) + torch.einsum("bpi,pij->bij", b, follows)
-
+    both = torch.cat([positions, n - 1 - positions])
+    counted = (both[:, None, :] < both[:, :, None]).to(forward.dtype)
+    gains = torch.cat([forward, backward], dim=1)
+    bivariate, squared = torch.einsum("xmi,mij->xij", torch.cat([gains / 2, gains**2 / 4]), counted).chunk(2)
     shapley = (forward + backward) / 2
     null = (forward * (positions + 1) + backward * (n - positions)) / (2 * (n + 1))
-    sums = [over_orders(forward, backward) / 2, shapley.sum(dim=1), null.sum(dim=1)]
-    squares = [over_orders(forward**2, backward**2) / 4, (shapley**2).sum(dim=1), (null**2).sum(dim=1)]
+    sums = [bivariate, shapley.sum(dim=1), null.sum(dim=1)]
+    squares = [squared, (shapley**2).sum(dim=1), (null**2).sum(dim=1)]
     return [*sums, *squares]
 
 
