@@ -8,7 +8,8 @@ coalitions, so chunking, memory, devices, evaluation mode and random numbers are
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -133,7 +134,51 @@ class Game:
         Returns:
             (B, K) utilities.
         """
-        return self._evaluate(masks, lambda scores, samples: self.behavior(scores, self.target[samples]))
+        return self._evaluate(masks, self._utility)
+
+    def values_of(self, masks: Tensor, samples: Tensor) -> Tensor:
+        """Values of single coalitions, each of one sample: for methods that build their rows themselves.
+
+        Args:
+            masks: bool (N, F).
+            samples: (N,) int64, whose coalition each row is.
+
+        Returns:
+            (N,) utilities.
+
+        Example:
+            >>> game = Game(lambda x: x.sum(dim=1), torch.tensor([[1.0, 2.0], [3.0, 4.0]]), behavior="output")
+            >>> game.values_of(torch.tensor([[True, False], [True, True]]), torch.tensor([1, 0]))
+            tensor([3., 3.])
+        """
+        masks = self._check_masks(masks[None])[0] | self.null_players[samples]
+        first, place = unique(masks, samples)
+        return self._run(_Block(masks[first], samples[first]), self._utility)[place]
+
+    @contextmanager
+    def differentiable(self) -> Iterator[Callable[..., Tensor]]:
+        """The utility as a function of the inputs themselves, for methods that follow gradients.
+
+        Within the context the model is visited as ever (evaluation mode, nothing touched), but gradients flow to
+        the inputs that the function is called with. The function takes the inputs, then (N,) sample indices.
+
+        Example:
+            >>> game = Game(lambda x: (x**2).sum(dim=1), torch.tensor([[1.0, 2.0]]), behavior="output")
+            >>> with game.differentiable() as utility:
+            ...     x = game.inputs[0].clone().requires_grad_()
+            ...     torch.autograd.grad(utility(x, torch.tensor([0])).sum(), x)[0]
+            tensor([[2., 4.]])
+        """
+
+        def utility(*arguments: Tensor) -> Tensor:
+            *inputs, samples = arguments
+            self.n_evaluations += torch.bincount(samples, minlength=self.n_samples)
+            block = _Block(samples.new_empty(0), samples)
+            extra = tuple(self._repeat(value, block, 1) for value in self._extra)
+            return self._utility(self._model(tuple(inputs), extra), samples)
+
+        with self._model.visit(gradients=True):
+            yield utility
 
     def outputs(self, masks: Tensor) -> Tensor:
         """Model scores of coalitions (averaged over background rows).
@@ -165,6 +210,9 @@ class Game:
         labels_are_independent = self.behavior.link == "sigmoid" and self.n_outputs > 1
         decisions = self.behavior.predict(p.flatten(0, 1), target, independent_labels=labels_are_independent)
         return decisions.view(p.shape[:2])
+
+    def _utility(self, scores: Tensor, samples: Tensor) -> Tensor:
+        return self.behavior(scores, self.target[samples])
 
     def _differs(self) -> Tensor:
         """(B, F) bool: players with an element whose input differs from a stand-in."""

@@ -85,15 +85,20 @@ class Model:
         return _as_scores(output, inputs[0])
 
     @contextmanager
-    def visit(self) -> Iterator[None]:
+    def visit(self, *, gradients: bool = False) -> Iterator[None]:
         """Within this context the model is in evaluation mode; afterwards no trace of the visit is left.
 
         The ``training`` flag of every submodule, every buffer, and the global random number generators of torch,
-        NumPy and Python are put back as they were, also after an error. Gradients are never recorded.
+        NumPy and Python are put back as they were, also after an error.
+
+        Args:
+            gradients: record gradients (towards inputs), even inside somebody else's inference mode. By default
+                nothing is recorded.
         """
         with ExitStack() as stack:
             stack.enter_context(_global_rngs_kept(self.module))
-            stack.enter_context(torch.inference_mode())
+            stack.enter_context(torch.inference_mode(not gradients))
+            stack.enter_context(torch.set_grad_enabled(gradients))
             if self.module is not None:
                 stack.enter_context(_evaluation_mode(self.module))
                 stack.enter_context(self._buffers_kept(self.module))

@@ -315,3 +315,28 @@ def test_what_a_game_says_of_itself():
     game = Game(network(), torch.randn(2, 6, dtype=torch.float64), baselines=0.5)
     expected = "Game(2 samples, 6 players, behavior='probability', link='softmax', removal='baseline 0.5')"
     assert repr(game) == expected
+
+
+def test_single_rows_equal_whole_tables():
+    inputs = torch.randn(3, 6, dtype=torch.float64)
+    inputs[1, 2] = 0
+    game = Game(network(), inputs)
+    table = game(all_coalitions(6)[None])
+    samples, rows = torch.randint(3, (50,)), torch.randint(64, (50,))
+    torch.testing.assert_close(game.values_of(all_coalitions(6)[rows], samples), table[samples, rows])
+
+
+def test_gradients_flow_to_inputs_and_to_nothing_else():
+    model, inputs = network(), torch.randn(2, 6, dtype=torch.float64)
+    game = Game(model, inputs, target=1)
+    with torch.inference_mode(), game.differentiable() as utility:
+        x = game.inputs[0].clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(utility(x, torch.tensor([0, 1])).sum(), x)
+    x = inputs.clone().requires_grad_()
+    model(x).softmax(dim=1)[:, 1].sum().backward()
+    torch.testing.assert_close(gradient, x.grad)
+    assert all(p.grad is not None for p in model.parameters())  # by this test's own backward pass
+    model.zero_grad(set_to_none=True)
+    with game.differentiable() as utility:
+        utility(inputs.clone().requires_grad_(), torch.tensor([0, 1]))
+    assert all(p.grad is None for p in model.parameters())
