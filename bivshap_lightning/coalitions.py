@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -67,3 +69,38 @@ def unique(masks: Tensor, groups: Tensor | None = None) -> tuple[Tensor, Tensor]
     order = first.argsort()
     place = torch.empty_like(order).scatter_(0, order, positions[:n_distinct])
     return first[order], place[label]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Coalitions to evaluate: each for all samples, or each for one.
+
+    Attributes:
+        masks: bool (K, F).
+        samples: (K,) whose coalition each is; None when every sample takes part in all of them.
+        stand_ins: (K,) which background row replaces absent players; None when there is only one.
+    """
+
+    masks: Tensor
+    samples: Tensor | None = None
+    stand_ins: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.masks)
+
+    def __getitem__(self, part: slice) -> Block:
+        return Block(self.masks[part], *(t if t is None else t[part] for t in (self.samples, self.stand_ins)))
+
+    def against(self, n_rows: int) -> Block:
+        """Every coalition once per background row."""
+        if n_rows == 1:
+            return self
+        samples = None if self.samples is None else self.samples.repeat_interleave(n_rows)
+        stand_ins = torch.arange(n_rows, device=self.masks.device).repeat(len(self))
+        return Block(self.masks.repeat_interleave(n_rows, dim=0), samples, stand_ins)
+
+    def spread(self, n_samples: int) -> Block:
+        """A shared block as single rows, sample by sample."""
+        samples = torch.arange(n_samples, device=self.masks.device).repeat_interleave(len(self))
+        stand_ins = None if self.stand_ins is None else self.stand_ins.repeat(n_samples)
+        return Block(self.masks.repeat(n_samples, 1), samples, stand_ins)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +19,7 @@ from torch.nn.functional import pad
 from tqdm.auto import tqdm
 
 from bivshap_lightning.behavior import Behavior, BehaviorFunction, BehaviorName, Link, detect_link, resolve_target
-from bivshap_lightning.coalitions import unique
+from bivshap_lightning.coalitions import Block, unique
 from bivshap_lightning.model import Model
 from bivshap_lightning.players import Players
 from bivshap_lightning.removal import Removal
@@ -153,7 +152,7 @@ class Game:
         """
         masks = self._check_masks(masks[None])[0] | self.null_players[samples]
         first, place = unique(masks, samples)
-        return self._run(_Block(masks[first], samples[first]), self._utility)[place]
+        return self._run(Block(masks[first], samples[first]), self._utility)[place]
 
     @contextmanager
     def differentiable(self) -> Iterator[Callable[..., Tensor]]:
@@ -173,7 +172,7 @@ class Game:
         def utility(*arguments: Tensor) -> Tensor:
             *inputs, samples = arguments
             self.n_evaluations += torch.bincount(samples, minlength=self.n_samples)
-            block = _Block(samples.new_empty(0), samples)
+            block = Block(samples.new_empty(0), samples)
             extra = tuple(self._repeat(value, block, 1) for value in self._extra)
             return self._utility(self._model(tuple(inputs), extra), samples)
 
@@ -235,7 +234,7 @@ class Game:
     def _scores_of_whole_inputs(self) -> Tensor:
         """Scores (B, C) of the unmasked inputs, asked for twice: a model of changing mind cannot be explained."""
         everyone = torch.ones(1, self.n_players, dtype=torch.bool, device=self.device)
-        whole = _Block(everyone, stand_ins=torch.zeros(1, dtype=torch.int64, device=self.device))
+        whole = Block(everyone, stand_ins=torch.zeros(1, dtype=torch.int64, device=self.device))
         with self._model.visit():  # one visit, because each starts from the same random numbers
             first, second = (self._sweep(whole, lambda scores, samples: scores)[:, 0].clone() for _ in range(2))
             is_stochastic = not torch.allclose(first, second, rtol=1e-4, atol=1e-5, equal_nan=True)
@@ -273,10 +272,10 @@ class Game:
             masks = masks | (self.null_players[:1] if self._nulls_are_shared else self.null_players)[:, None]
         if masks.shape[0] == 1:
             first, place = unique(masks[0])
-            return self._run(_Block(masks[0, first]), read).index_select(1, place)
+            return self._run(Block(masks[0, first]), read).index_select(1, place)
         samples = torch.arange(self.n_samples, device=self.device).repeat_interleave(masks.shape[1])
         first, place = unique(masks.flatten(0, 1), samples)
-        values = self._run(_Block(masks.flatten(0, 1)[first], samples[first]), read)
+        values = self._run(Block(masks.flatten(0, 1)[first], samples[first]), read)
         return values.index_select(0, place).view(*masks.shape[:2], *values.shape[1:])
 
     def _check_masks(self, masks: Tensor) -> Tensor:
@@ -290,7 +289,7 @@ class Game:
             raise ValueError(f"`masks` must hold at least one coalition, got {tuple(masks.shape)}.")
         return masks.to(self.device)
 
-    def _run(self, block: _Block, read: Read) -> Tensor:
+    def _run(self, block: Block, read: Read) -> Tensor:
         """Evaluate distinct coalitions: (B, K, ...) for a block that all samples share, (K, ...) for single rows."""
         n_rows, dim = self.removal.n_rows, 1 if block.samples is None else 0
         block = block.against(n_rows)
@@ -315,7 +314,7 @@ class Game:
                 "logarithms of a probability of 0 or 1 are infinite, behavior='probability' is not."
             )
 
-    def _sweep(self, block: _Block, read: Read, bar: tqdm[Any] | None = None) -> Tensor:
+    def _sweep(self, block: Block, read: Read, bar: tqdm[Any] | None = None) -> Tensor:
         """Run a block in chunks that fit into memory, halving them for good whenever one does not."""
         if block.samples is None and self.rows_per_call < self.n_samples:
             values = self._sweep(block.spread(self.n_samples), read, bar)
@@ -339,7 +338,7 @@ class Game:
                 break
         return torch.cat(parts, dim=dim)
 
-    def _read(self, block: _Block, read: Read) -> Tensor:
+    def _read(self, block: Block, read: Read) -> Tensor:
         """One forward pass, read: (B, K, ...) or (K, ...)."""
         n, k = (self.n_samples, len(block)) if block.samples is None else (len(block), 1)
         rows = tuple(self._perturb(block, position).flatten(0, 1) for position in range(len(self.inputs)))
@@ -354,7 +353,7 @@ class Game:
             )
         return values.unflatten(0, (n, k)) if block.samples is None else values
 
-    def _perturb(self, block: _Block, position: int) -> Tensor:
+    def _perturb(self, block: Block, position: int) -> Tensor:
         """One input with absent players replaced: (B, K, ...) or (K, 1, ...)."""
         x, stand_in = self.inputs[position], self.removal.rows[position]
         masks = block.masks[None] if block.samples is None else block.masks[:, None]
@@ -373,7 +372,7 @@ class Game:
         keep = masks.to(x.dtype)
         return torch.addcmul((1 - keep) * stand_in, keep, x)
 
-    def _spread_over_elements(self, masks: Tensor, block: _Block, position: int) -> Tensor:
+    def _spread_over_elements(self, masks: Tensor, block: Block, position: int) -> Tensor:
         """Masks over players as masks over the elements of one input."""
         ids = self.players.ids[position]
         if self.players.has_fixed:
@@ -384,46 +383,11 @@ class Game:
         shape = torch.broadcast_shapes(masks.shape[:2], ids.shape[:2])
         return masks.expand(*shape, -1).gather(2, ids.expand(*shape, -1))
 
-    def _repeat(self, value: Any, block: _Block, k: int) -> Any:
+    def _repeat(self, value: Any, block: Block, k: int) -> Any:
         """A further model argument, following its samples if it has one row for each."""
         if not isinstance(value, Tensor) or value.dim() == 0 or value.shape[0] != self.n_samples:
             return value
         return value.repeat_interleave(k, dim=0) if block.samples is None else value.index_select(0, block.samples)
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Coalitions to evaluate: each for all samples, or each for one.
-
-    Attributes:
-        masks: bool (K, F).
-        samples: (K,) whose coalition each is; None when every sample takes part in all of them.
-        stand_ins: (K,) which background row replaces absent players; None when there is only one.
-    """
-
-    masks: Tensor
-    samples: Tensor | None = None
-    stand_ins: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.masks)
-
-    def __getitem__(self, part: slice) -> _Block:
-        return _Block(self.masks[part], *(t if t is None else t[part] for t in (self.samples, self.stand_ins)))
-
-    def against(self, n_rows: int) -> _Block:
-        """Every coalition once per background row."""
-        if n_rows == 1:
-            return self
-        samples = None if self.samples is None else self.samples.repeat_interleave(n_rows)
-        stand_ins = torch.arange(n_rows, device=self.masks.device).repeat(len(self))
-        return _Block(self.masks.repeat_interleave(n_rows, dim=0), samples, stand_ins)
-
-    def spread(self, n_samples: int) -> _Block:
-        """A shared block as single rows, sample by sample."""
-        samples = torch.arange(n_samples, device=self.masks.device).repeat_interleave(len(self))
-        stand_ins = None if self.stand_ins is None else self.stand_ins.repeat(n_samples)
-        return _Block(self.masks.repeat(n_samples, 1), samples, stand_ins)
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
