@@ -137,12 +137,7 @@ class BivariateShapley:
                 "or read its importance off `game` directly."
             )
         reduced = ReducedGame(game)
-        if n_evaluations is None:
-            budget = default_budget(reduced.n_players)
-            if self.method == "exact":
-                budget = max(budget, 2 ** min(self.exact_limit, reduced.n_players))
-        else:
-            budget = n_evaluations // game.removal.n_rows
+        budget = (self.budget(game) if n_evaluations is None else n_evaluations) // game.removal.n_rows
         method = self._choose(reduced.n_players, budget)
         self._check_budget(method, reduced.n_players, budget, game.removal.n_rows, n_evaluations)
         spent = game.n_evaluations.clone()
@@ -164,6 +159,25 @@ class BivariateShapley:
             removal=game.removal.description,
         )
 
+    def budget(self, game: Game) -> int:
+        """Model rows per sample that a game may cost when nobody says otherwise."""
+        n = ReducedGame(game).n_players
+        enumeration = 2**n if self.method == "exact" and n <= self.exact_limit else 0
+        return max(default_budget(n), enumeration) * game.removal.n_rows
+
+    def minimum_evaluations(self, game: Game) -> int:
+        """The fewest model rows per sample with which a game can be explained, roughly."""
+        n = ReducedGame(game).n_players
+        method = "sampling" if self.method == "auto" and self.purpose == "redundancy" else self.method
+        return self._least("kernel" if method == "auto" else method, n) * game.removal.n_rows
+
+    def _least(self, method: str, n_players: int) -> int:
+        if method == "exact":
+            return 1 << n_players
+        if method == "kernel":
+            return kernel.minimum_evaluations(n_players)
+        return 4 * n_players if self.orders == "independent" else sampling.minimum_evaluations(n_players)
+
     def _choose(self, n_players: int, budget: int) -> str:
         if self.method != "auto":
             return self.method
@@ -181,11 +195,7 @@ class BivariateShapley:
                 f"(2**{n_players} evaluations per sample). Use method='auto', group players by `feature_mask`, or "
                 "raise `exact_limit`."
             )
-        least = {
-            "exact": 2**n_players if method == "exact" else 0,
-            "sampling": 2 * 2 * n_players if self.orders == "independent" else sampling.minimum_evaluations(n_players),
-            "kernel": kernel.minimum_evaluations(n_players),
-        }[method]
+        least = self._least(method, n_players)
         if budget < least:
             per_row = f" ({least} coalitions times {n_rows} background rows)" if n_rows > 1 else ""
             raise ValueError(

@@ -1,0 +1,345 @@
+"""`BivShapCallback`: audits a model while it is trained, and changes nothing about the training."""
+
+from __future__ import annotations
+
+import math
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+
+from bivshap_lightning.behavior import BehaviorName
+from bivshap_lightning.callbacks.audit import OURS, Audit, Findings, Settings
+from bivshap_lightning.callbacks.batches import Batch, Forward, understand
+from bivshap_lightning.callbacks.lightning import (
+    EitherCallback,
+    MisconfigurationException,
+    gather_objects,
+    is_sharded,
+    logged_step,
+    rank_zero_info,
+    rank_zero_warn,
+    tensorboard_writers,
+)
+from bivshap_lightning.callbacks.output import Output
+from bivshap_lightning.callbacks.probe import Probe
+from bivshap_lightning.explainers.bivariate import Method
+
+DEFAULT_BASELINES = ("kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation")
+AFFORDABLE_SHARE = 0.1
+ELSEWHERE = "the audit failed on another process, whose log says why"
+
+
+class BivShapCallback(EitherCallback):
+    """Explains a fixed set of validation samples after each validation epoch: graphs, metrics, panels, a record.
+
+    Trained weights, optimizer state and all later random draws are the same with and without it. Logged, through
+    Lightning's own `log` (so that any logger, `EarlyStopping` and `ModelCheckpoint` see them):
+
+    * ``bivshap/posthoc_accuracy/<explainer>``, ``bivshap/insertion_auc/<explainer>``,
+      ``bivshap/deletion_auc/<explainer>``, where the explainer is "ours" or the name of a baseline;
+    * ``bivshap/redundancy/<quantity>``: "accuracy_with_representatives", "share_removable", "density" and everything
+      else that the redundancy metrics report;
+    * ``bivshap/estimate/standard_error``: mean over all edges, zero when exact;
+    * ``bivshap/cost/seconds``, ``bivshap/cost/forwards`` (model rows), ``bivshap/cost/share_of_epoch``;
+    * ``bivshap/failed``: 1 if the last audit failed.
+
+    Args:
+        every_n_epochs: audit after the validation of epochs 0, n, 2n, ...; in between the last values are logged again.
+        probe_size: how many validation samples are explained, over all processes. Chosen once, by class in turn.
+        budget: model rows per sample for our explanation; None for the paper's ``2 * (2 * F + 2048)``, or enumeration
+            if that is cheaper.
+        time_budget: seconds per audit; evaluations are cut down and baselines left out to meet it. The accuracy that
+            was reached is ``bivshap/estimate/standard_error``.
+        baselines: Captum methods to compare with, by name or instance.
+        method: as in :class:`~bivshap_lightning.BivariateShapley`.
+        behavior: as there.
+        target: None for the predicted class, "label" for the class in the data, or an index.
+        replacement: what stands in for an absent player: None (zero), a number, or a tensor.
+        background: instead, rows over which values are averaged.
+        feature_mask: integer player ids, or a function of the inputs such as ``Grid(4)``. None: columns of tables,
+            8 x 8 patches of images, steps of sequences, tokens.
+        feature_names: a name per player.
+        class_names: a name per class.
+        gamma: the largest weight that counts as redundant.
+        seed: of the choice of samples and of the coalitions, which are the same in every epoch.
+        input_fn: finds the inputs in a batch: returns them, or (inputs, labels).
+        forward_fn: called as ``forward_fn(module, *inputs)`` instead of the module itself; returns scores (N, C).
+        dataloader_idx: which of several validation dataloaders is explained.
+        n_panel_samples: samples that get a picture.
+        n_panel_classes: classes that get pictures and tables.
+        write_panels: draw pictures and tables, into TensorBoard or into files.
+        write_record: write a record of each audit to ``<log_dir>/bivshap``.
+        perturbations_per_eval: at most this many times the number of samples in one forward pass; None chooses.
+        on_error: "warn" leaves training untouched and logs ``bivshap/failed``; "raise" raises on all processes.
+
+    Attributes:
+        findings: of the last audit.
+        history: epoch, step and logged numbers of every audit.
+
+    Example:
+        >>> from pytorch_lightning import Trainer
+        >>> trainer = Trainer(callbacks=[BivShapCallback(probe_size=8)], logger=False, accelerator="cpu")
+    """
+
+    def __init__(
+        self,
+        *,
+        every_n_epochs: int = 1,
+        probe_size: int = 16,
+        budget: int | None = None,
+        time_budget: float | None = None,
+        baselines: Sequence[Any] = DEFAULT_BASELINES,
+        method: Method = "auto",
+        behavior: BehaviorName = "probability",
+        link: Literal["auto", "softmax", "sigmoid", "identity"] = "auto",
+        target: int | Literal["label"] | None = None,
+        replacement: Any = None,
+        background: Any = None,
+        feature_mask: Any = None,
+        feature_names: Sequence[str] | None = None,
+        class_names: Sequence[str] | None = None,
+        gamma: float = 1e-5,
+        seed: int = 0,
+        input_fn: Callable[[Any], Any] | None = None,
+        forward_fn: Callable[..., Any] | None = None,
+        dataloader_idx: int = 0,
+        n_panel_samples: int = 4,
+        n_panel_classes: int = 10,
+        write_panels: bool = True,
+        write_record: bool = True,
+        perturbations_per_eval: int | None = None,
+        on_error: Literal["warn", "raise"] = "warn",
+    ) -> None:
+        super().__init__()
+        for name, value in {"every_n_epochs": every_n_epochs, "probe_size": probe_size}.items():
+            if value < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+        if time_budget is not None and time_budget <= 0:
+            raise ValueError(f"`time_budget` must be a positive number of seconds, got {time_budget}.")
+        if on_error not in ("warn", "raise"):
+            raise ValueError(f"`on_error` must be 'warn' or 'raise', got {on_error!r}.")
+        self.settings = Settings(
+            method, behavior, link, target, budget, gamma, seed, tuple(baselines), replacement, background,
+            feature_mask, perturbations_per_eval,
+        )  # fmt: skip
+        Audit(self.settings, torch.device("cpu"), None, synchronize=False)  # refuses unknown baselines right away
+        self.every_n_epochs, self.probe_size, self.time_budget = every_n_epochs, probe_size, time_budget
+        self.feature_names, self.on_error, self.dataloader_idx = feature_names, on_error, dataloader_idx
+        self.input_fn, self.forward_fn = input_fn, forward_fn
+        self.output = Output(class_names, n_panel_samples, n_panel_classes, write_panels, write_record)
+        self.findings: Findings | None = None
+        self.history: list[dict[str, Any]] = []
+        self._logged: dict[str, float] = {}
+        self._probes: dict[str, Probe] = {}
+        self._wanted: dict[str, list[str]] = {}
+        self._batch_error: BaseException | None = None
+        self._triggered = False
+        self._epoch_start: float | None = None
+
+    def trigger(self) -> None:
+        """Audit after the next validation epoch, whatever the schedule says."""
+        self._triggered = True
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps: which samples are explained, and the history."""
+        keys = {stage: list(probe.keys) for stage, probe in self._probes.items() if probe.is_chosen}
+        return {"probe_keys": {**self._wanted, **keys}, "history": self.history, "logged": self._logged}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take up the same samples and the history again."""
+        self._wanted = {stage: list(keys) for stage, keys in state_dict["probe_keys"].items()}
+        self.history, self._logged = list(state_dict["history"]), dict(state_dict["logged"])
+        self._probes = {}
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """Start the clock, to know an audit's share of the epoch."""
+        self._epoch_start = time.perf_counter()
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        """Start the clock where there is no training epoch."""
+        if not trainer.sanity_checking and (self._epoch_start is None or not _is_fitting(trainer)):
+            self._epoch_start = time.perf_counter()
+
+    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
+        """Start the clock."""
+        self._epoch_start = time.perf_counter()
+
+    def on_validation_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Look at samples for the probe, until it is chosen."""
+        self._offer(trainer, batch, dataloader_idx, "validate")
+
+    def on_test_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Look at samples for the probe, until it is chosen."""
+        self._offer(trainer, batch, dataloader_idx, "test")
+
+    def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Audit if it is time to, and log."""
+        due = self._triggered or not _is_fitting(trainer) or trainer.current_epoch % self.every_n_epochs == 0
+        if not trainer.sanity_checking:
+            self._end_of_epoch(trainer, pl_module, "validate", due=due)
+
+    def on_test_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Audit, and log."""
+        self._end_of_epoch(trainer, pl_module, "test", due=True)
+
+    def _offer(self, trainer: Any, batch: Any, dataloader_idx: int, stage: str) -> None:
+        if trainer.sanity_checking or dataloader_idx != self.dataloader_idx:
+            return
+        if stage not in self._probes:
+            self._probes[stage] = self._new_probe(trainer, stage)
+        if not self._probes[stage].is_chosen and self._batch_error is None:
+            try:
+                self._probes[stage].offer(understand(batch, self.input_fn))
+            except Exception as error:  # settled at the end of the epoch, together with all other processes
+                self._batch_error = error
+
+    def _new_probe(self, trainer: Any, stage: str) -> Probe:
+        wanted = self._wanted.get(stage, ())
+        return Probe(self.probe_size, self.settings.seed, trainer.global_rank, trainer.world_size, wanted)
+
+    def _end_of_epoch(self, trainer: Any, pl_module: Any, stage: str, *, due: bool) -> None:
+        if due:
+            self._triggered = False
+            start = time.perf_counter()
+            error = self._audit(trainer, pl_module, stage, start)
+            self._settle(trainer, error)
+            self._logged["bivshap/failed"] = 0.0 if error is None else 1.0
+            if error is None and self.findings is not None:
+                self._publish(trainer, stage, start)
+        for name, value in self._logged.items():
+            # Equal on all processes; synchronised all the same, which keeps Lightning from advising to do so.
+            pl_module.log(name, torch.tensor(value, device=pl_module.device), sync_dist=trainer.world_size > 1)
+
+    def _audit(self, trainer: Any, pl_module: Any, stage: str, start: float) -> BaseException | None:
+        """Run an audit. Returns the error if it failed, here or on any other process."""
+        own, self._batch_error = self._batch_error, None
+        if _any_process(trainer, own):
+            self._probes.pop(stage, None)
+            return own or RuntimeError(ELSEWHERE)
+        audit = Audit(self.settings, pl_module.device, self.feature_names, synchronize=not is_sharded(trainer))
+        deadline = math.inf if self.time_budget is None else start + self.time_budget
+        with torch.inference_mode(False), torch.no_grad():
+            probe = self._chosen_probe(trainer, stage)
+            if not probe.is_chosen:
+                return MisconfigurationException(
+                    f"`dataloader_idx` must name a dataloader that yields samples, got {self.dataloader_idx}, which "
+                    "yielded none."
+                )
+            try:
+                batches = list(zip(probe.batches(), probe.indices(), strict=True))
+                if batches:
+                    audit.explain(self._forward(trainer, pl_module, batches[0][0]), batches, deadline)
+            except Exception as error:
+                own = error
+            if _any_process(trainer, own):
+                return own or RuntimeError(ELSEWHERE)
+            self.findings = audit.findings(lambda value: gather_objects(trainer, value))
+        return None
+
+    def _chosen_probe(self, trainer: Any, stage: str) -> Probe:
+        """The probe, chosen together with all other processes when this is the first audit of the stage."""
+        probe = self._probes.setdefault(stage, self._new_probe(trainer, stage))
+        if not probe.is_chosen:
+            n_missing = probe.choose(lambda value: gather_objects(trainer, value))
+            if n_missing:
+                rank_zero_warn(
+                    f"BivShapCallback did not find {n_missing} of its samples again and chose new ones: the validation "
+                    "data changed since the checkpoint."
+                )
+            if is_sharded(trainer):
+                probe.replicate(lambda value: gather_objects(trainer, value))
+        return probe
+
+    def _forward(self, trainer: Any, pl_module: Any, batch: Batch) -> Forward:
+        module = trainer.strategy.model if is_sharded(trainer) else pl_module
+        return Forward(module, batch, self.forward_fn, trainer.precision_plugin.forward_context)
+
+    def _settle(self, trainer: Any, error: BaseException | None) -> None:
+        """Raise on all processes or warn on one."""
+        if error is None:
+            return
+        if self.on_error == "raise":
+            raise error
+        detail = "".join(traceback.format_exception_only(error)).strip()
+        rank_zero_warn(
+            f"BivShapCallback could not audit epoch {trainer.current_epoch}; training goes on.\n{detail}\n"
+            "Pass on_error='raise' to stop here, or leave the callback out."
+        )
+
+    def _publish(self, trainer: Any, stage: str, start: float) -> None:
+        """Numbers for the log, then, on rank zero, panels, record and one line."""
+        findings = cast(Findings, self.findings)
+        self._logged |= {name: value for name, (value, _) in findings.numbers.items()}
+        step = logged_step(trainer)
+        run = {
+            "stage": stage,
+            "epoch": trainer.current_epoch,
+            "step": step,
+            "world_size": trainer.world_size,
+            "time_budget": self.time_budget,
+            "probe_size": self.probe_size,
+            "probe_keys": list(self._probes[stage].keys),
+        }
+        directory = self._directory(trainer)
+        cost = self._cost(findings, start)
+        if trainer.is_global_zero and directory is not None:
+            writers = tensorboard_writers(trainer)
+            self.output.write(findings, self.settings, run, cost, directory, writers)
+            cost = self._cost(findings, start)
+        cost = gather_objects(trainer, cost)[0]
+        self._logged |= {f"bivshap/cost/{name}": value for name, value in cost.items()}
+        self.history.append(
+            {"epoch": trainer.current_epoch, "step": step, "stage": stage, "numbers": dict(self._logged)}
+        )
+        rank_zero_info(_summary(findings, cost, trainer.current_epoch))
+
+    def _cost(self, findings: Findings, start: float) -> dict[str, float]:
+        seconds = time.perf_counter() - start
+        epoch = start - self._epoch_start if self._epoch_start is not None else 0.0
+        return {
+            "seconds": seconds,
+            "forwards": float(findings.n_forwards),
+            "share_of_epoch": seconds / (epoch + seconds) if epoch + seconds > 0 else 1.0,
+        }
+
+    def _directory(self, trainer: Any) -> Path | None:
+        """Where records go: the same folder on all processes, none in a trial run."""
+        if trainer.fast_dev_run:
+            return None
+        return Path(trainer.strategy.broadcast(trainer.log_dir or trainer.default_root_dir)) / "bivshap"
+
+
+def _any_process(trainer: Any, error: BaseException | None) -> bool:
+    """Whether any process met an error. Every process must ask."""
+    return bool(trainer.strategy.reduce_boolean_decision(error is not None, all=False))
+
+
+def _is_fitting(trainer: Any) -> bool:
+    return bool(trainer.training) or str(getattr(trainer.state.fn, "value", "")) == "fit"
+
+
+def _summary(findings: Findings, cost: Mapping[str, float], epoch: int) -> str:
+    """One line that says what was found and what it cost."""
+    numbers = {name: value for name, (value, _) in findings.numbers.items()}
+    ranked = {e: numbers[f"bivshap/posthoc_accuracy/{e}"] for e in findings.curves}
+    rivals = {e: v for e, v in ranked.items() if e != OURS}
+    best = f" (best baseline {max(rivals, key=rivals.__getitem__)} {max(rivals.values()):.3f})" if rivals else ""
+    line = (
+        f"bivshap: epoch {epoch}, {len(findings.samples)} samples, post-hoc accuracy {ranked[OURS]:.3f}{best}, "
+        f"{numbers['bivshap/redundancy/share_removable']:.0%} of players removable at accuracy "
+        f"{numbers['bivshap/redundancy/accuracy_with_representatives']:.3f}, {cost['seconds']:.1f} s"
+    )
+    if cost["share_of_epoch"] > AFFORDABLE_SHARE:
+        line += (
+            f", {cost['share_of_epoch']:.0%} of the epoch: lower `budget`, `probe_size` or the number of `baselines`, "
+            "set `time_budget`, or raise `every_n_epochs`"
+        )
+    return line

@@ -1,0 +1,55 @@
+"""Lightning, under either of its names: `pytorch_lightning` and `lightning.pytorch` are both in use out there."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import torch
+from lightning_fabric.utilities.exceptions import MisconfigurationException
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
+
+__all__ = ["EitherCallback", "MisconfigurationException", "gather_objects", "is_sharded", "logged_step",
+           "rank_zero_info", "rank_zero_warn", "tensorboard_writers"]  # fmt: skip
+
+if TYPE_CHECKING:
+    from pytorch_lightning import Callback as EitherCallback
+else:
+    # A callback of both kinds, so that either Trainer and either LightningCLI takes it.
+    _homes = ["pytorch_lightning", *(["lightning.pytorch"] if find_spec("lightning") else [])]
+
+    class EitherCallback(*(import_module(home).Callback for home in _homes)):
+        """The base class of callbacks for whichever Lightning is installed."""
+
+
+# Strategies that spread parameters over processes: all must make the same forward passes.
+SHARDED = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy")
+
+
+def is_sharded(trainer: Any) -> bool:
+    """Whether the parameters of the model are spread over processes."""
+    return any(kind.__name__ in SHARDED for kind in type(trainer.strategy).__mro__)
+
+
+def gather_objects(trainer: Any, value: Any) -> list[Any]:
+    """A value from every process, on every process, in order of rank."""
+    if trainer.world_size == 1 or not torch.distributed.is_initialized():
+        return [value]
+    values: list[Any] = [None] * trainer.world_size
+    torch.distributed.all_gather_object(values, value)
+    return values
+
+
+def logged_step(trainer: Any) -> int:
+    """The step at which Lightning writes what is logged at the end of validation."""
+    fitting = str(getattr(trainer.state.fn, "value", trainer.state.fn)).startswith("fit")
+    return max(0, trainer.global_step - 1) if fitting else int(trainer.global_step)
+
+
+def tensorboard_writers(trainer: Any) -> list[Any]:
+    """The TensorBoard writers among the Trainer's loggers, on rank zero; none elsewhere."""
+    if not trainer.is_global_zero:
+        return []
+    experiments = [logger.experiment for logger in trainer.loggers if type(logger).__name__ == "TensorBoardLogger"]
+    return [e for e in experiments if type(e).__module__.startswith("torch.utils.tensorboard")]

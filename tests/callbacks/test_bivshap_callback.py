@@ -1,0 +1,475 @@
+"""The callback in real Trainers: what it logs, what it leaves untouched, how it resumes and how it fails."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
+from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from bivshap_lightning import Game
+from bivshap_lightning.callbacks import BivShapCallback
+from bivshap_lightning.explainers import BivariateShapley
+from bivshap_lightning.report import load_arrays, load_audit
+from tests.callbacks.modules import Module, Pictures, TextModule, Tokens, table, train_loader, valid_loader
+
+SOME = {"probe_size": 6, "baselines": ("feature_ablation",), "budget": 64, "on_error": "raise", "write_panels": False}
+PANELS = {**SOME, "write_panels": True}
+
+
+def trainer(folder: Path, *callbacks, **kwargs) -> pl.Trainer:
+    options = {
+        "max_epochs": 2, "accelerator": "cpu", "devices": 1, "default_root_dir": folder, "logger": False,
+        "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False,
+    } | kwargs  # fmt: skip
+    return pl.Trainer(callbacks=list(callbacks), **options)
+
+
+def fit(folder: Path, callback: BivShapCallback, module=None, train=None, valid=None, **kwargs) -> pl.Trainer:
+    torch.manual_seed(0)
+    run = trainer(folder, callback, **kwargs)
+    train, valid = (train_loader() if train is None else train), (valid_loader() if valid is None else valid)
+    run.fit(module or Module(), train, valid)
+    return run
+
+
+def events(folder: Path) -> EventAccumulator:
+    accumulator = EventAccumulator(str(folder), size_guidance={"images": 0, "tensors": 0, "scalars": 0})
+    accumulator.Reload()
+    return accumulator
+
+
+def test_one_line_is_enough(tmp_path):
+    """No arguments at all: numbers for ours and every default baseline."""
+    callback = BivShapCallback()
+    run = fit(tmp_path, callback, max_epochs=1)
+    names = set(run.callback_metrics)
+    for explainer in ("ours", "kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation"):
+        for metric in ("posthoc_accuracy", "insertion_auc", "deletion_auc"):
+            assert f"bivshap/{metric}/{explainer}" in names
+    assert {"bivshap/redundancy/share_removable", "bivshap/redundancy/accuracy_with_representatives"} <= names
+    assert {"bivshap/cost/seconds", "bivshap/cost/forwards", "bivshap/cost/share_of_epoch"} <= names
+    assert run.callback_metrics["bivshap/failed"] == 0
+    assert callback.findings.method == "exact"
+    assert callback.findings.skipped == {}
+
+
+def test_numbers_are_those_of_the_library(tmp_path):
+    """What is logged equals the metric computed by hand on the same samples."""
+    from bivshap_lightning.metrics import InsertionAUC
+
+    callback, module = BivShapCallback(**SOME), Module()
+    run = fit(tmp_path, callback, module, max_epochs=1)
+    batch = callback._probes["validate"].batches()[0]
+    game = Game(module.eval(), batch.inputs)
+    metric = InsertionAUC(personalized=True)
+    metric.update(game, BivariateShapley(module, seed=0).explain(game, 64))
+    expected = float(metric.compute()["auc"])
+    assert float(run.callback_metrics["bivshap/insertion_auc/ours"]) == pytest.approx(expected, abs=1e-6)
+
+
+class Snapshot(pl.Callback):
+    """What training leaves behind, down to the next random draws."""
+
+    def on_fit_end(self, trainer, pl_module) -> None:
+        self.weights = {k: v.clone() for k, v in pl_module.state_dict().items()}
+        state = trainer.optimizers[0].state_dict()["state"]
+        self.optimizer = [t.clone() for s in state.values() for t in s.values()]
+        self.flags = [m.training for m in pl_module.modules()]
+        self.draws = (torch.rand(3).tolist(), np.random.rand(3).tolist(), random.random())  # noqa: NPY002
+        self.gradients = [p.grad for p in pl_module.parameters()]
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_training_is_bit_identical_with_and_without(tmp_path, accumulate):
+    snapshots = []
+    for audits in (False, True):
+        torch.manual_seed(0)
+        np.random.seed(0)  # noqa: NPY002
+        random.seed(0)
+        snapshot = Snapshot()
+        extra = [BivShapCallback(probe_size=4, budget=64, on_error="raise")] if audits else []
+        run = trainer(tmp_path, *extra, snapshot, max_epochs=3, accumulate_grad_batches=accumulate)
+        run.fit(Module(), train_loader(), valid_loader())
+        snapshots.append(snapshot)
+    without, with_audits = snapshots
+    assert all(torch.equal(with_audits.weights[k], v) for k, v in without.weights.items())
+    assert all(torch.equal(a, b) for a, b in zip(without.optimizer, with_audits.optimizer, strict=True))
+    assert without.flags == with_audits.flags
+    assert without.draws == with_audits.draws
+
+
+def test_the_same_samples_and_coalitions_every_epoch(tmp_path):
+    """A model that does not learn is explained the same way each time."""
+
+    class Stubborn(Module):
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.0)
+
+    seen = []
+
+    class Keep(pl.Callback):
+        def on_validation_end(self, trainer, pl_module) -> None:
+            if not trainer.sanity_checking:
+                seen.append([s.graph.weights for s in callback.findings.samples])
+
+    callback, keep = BivShapCallback(**SOME | {"method": "sampling"}), Keep()
+    run = trainer(tmp_path, callback, keep, max_epochs=2)
+    module = Stubborn()
+    module.network[1].momentum = 0.0  # BatchNorm's statistics would move too
+    run.fit(module, train_loader(), valid_loader())
+    np.testing.assert_allclose(seen[0], seen[1], atol=1e-6)
+
+
+def test_schedule_and_trigger(tmp_path):
+    class Trigger(pl.Callback):
+        def on_train_epoch_start(self, trainer, pl_module) -> None:
+            if trainer.current_epoch == 4:
+                callback.trigger()
+
+    callback = BivShapCallback(**SOME, every_n_epochs=3)
+    run = trainer(tmp_path, callback, Trigger(), max_epochs=6)
+    run.fit(Module(), train_loader(), valid_loader())
+    assert [h["epoch"] for h in callback.history] == [0, 3, 4]
+    # The last values are logged again in between, so that nothing that monitors them misses its key.
+    assert "bivshap/posthoc_accuracy/ours" in run.callback_metrics
+
+
+def test_validate_and_test(tmp_path):
+    callback = BivShapCallback(**SOME)
+    run, module = trainer(tmp_path, callback), Module()
+    run.validate(module, valid_loader(), verbose=False)
+    assert callback.history[-1]["stage"] == "validate"
+    validated = callback.findings.numbers
+    run.test(module, valid_loader(), verbose=False)
+    assert callback.history[-1]["stage"] == "test"
+    assert callback.findings.numbers.keys() == validated.keys()
+    for name, (value, error) in validated.items():
+        assert callback.findings.numbers[name] == (pytest.approx(value), pytest.approx(error))
+    assert sorted(p.name for p in (tmp_path / "bivshap").glob("*.json")) == [
+        "test_epoch0000_step0000000.json",
+        "validate_epoch0000_step0000000.json",
+    ]
+
+
+def test_gradient_baselines_work_under_inference_mode(tmp_path):
+    callback = BivShapCallback(**SOME | {"baselines": ("integrated_gradients",)})
+    run = trainer(tmp_path, callback)
+    module = Module()
+    run.validate(module, valid_loader(), verbose=False)
+    assert "bivshap/posthoc_accuracy/integrated_gradients" in run.callback_metrics
+    assert all(p.grad is None for p in module.parameters())
+
+
+def test_resuming_continues_history_with_the_same_samples(tmp_path):
+    first = BivShapCallback(**SOME)
+    checkpoint = ModelCheckpoint(tmp_path, filename="last")
+    run = trainer(tmp_path, first, checkpoint, enable_checkpointing=True, max_epochs=2)
+    run.fit(Module(), train_loader(), valid_loader())
+    second = BivShapCallback(**SOME)
+    resumed = trainer(tmp_path, second, ModelCheckpoint(tmp_path), enable_checkpointing=True, max_epochs=4)
+    resumed.fit(Module(), train_loader(), valid_loader(batch_size=7), ckpt_path=checkpoint.best_model_path)
+    assert [h["epoch"] for h in second.history] == [0, 1, 2, 3]
+    assert second.history[:2] == first.history
+    assert second._probes["validate"].keys == first._probes["validate"].keys
+
+
+def test_monitors_see_the_numbers(tmp_path):
+    stopping = EarlyStopping("bivshap/insertion_auc/ours", mode="max", patience=1, min_delta=10.0)
+    checkpoint = ModelCheckpoint(tmp_path, monitor="bivshap/redundancy/share_removable", mode="max")
+    callback = BivShapCallback(**SOME)
+    run = trainer(tmp_path, callback, stopping, checkpoint, enable_checkpointing=True, max_epochs=9)
+    run.fit(Module(), train_loader(), valid_loader())
+    assert run.current_epoch == 2
+    assert checkpoint.best_model_score is not None
+
+
+def test_sanity_check_and_trial_runs_leave_nothing(tmp_path):
+    callback = BivShapCallback(**SOME)
+    fit(tmp_path, callback, num_sanity_val_steps=2, limit_val_batches=1)
+    assert len(callback.history) == 2
+    trial = BivShapCallback(**SOME)
+    fit(tmp_path / "trial", trial, fast_dev_run=True)
+    assert len(trial.history) == 1
+    assert not (tmp_path / "trial").exists()
+
+
+def test_several_dataloaders(tmp_path):
+    other = TensorDataset(torch.full((9, 6), 5.0), torch.zeros(9, dtype=torch.long))
+    callback = BivShapCallback(**SOME, dataloader_idx=1)
+    fit(tmp_path, callback, valid=[valid_loader(), DataLoader(other, batch_size=4)], max_epochs=1)
+    assert callback._probes["validate"].batches()[0].inputs[0].eq(5).all()
+    missing = BivShapCallback(**SOME | {"on_error": "warn"}, dataloader_idx=2)
+    with pytest.warns(UserWarning, match="(?s)could not audit epoch 0.*dataloader that yields samples, got 2"):
+        fit(tmp_path, missing, max_epochs=1)
+
+
+def test_iterable_datasets(tmp_path):
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter(table(20))
+
+    callback = BivShapCallback(**SOME)
+    fit(tmp_path, callback, valid=DataLoader(Stream(), batch_size=5), max_epochs=1)
+    assert len(callback.findings.samples) == 6
+
+
+def test_mixed_precision_goes_through_the_trainers_plugin(tmp_path):
+    seen = set()
+
+    class Peek(Module):
+        def forward(self, x):
+            out = super().forward(x)
+            seen.add(out.dtype)
+            return out
+
+    callback = BivShapCallback(**SOME)
+    fit(tmp_path, callback, Peek(), precision="bf16-mixed", max_epochs=1)
+    assert seen == {torch.bfloat16}
+    assert len(callback.history) == 1
+
+
+def test_compiled_modules(tmp_path):
+    callback, module = BivShapCallback(**SOME), Module()
+    run = trainer(tmp_path, callback, max_epochs=1)
+    run.fit(torch.compile(module, backend="eager"), train_loader(), valid_loader())
+    assert run.callback_metrics["bivshap/failed"] == 0
+
+
+def test_lightnings_other_name(tmp_path):
+    import lightning.pytorch as other
+
+    from tests.callbacks.modules import Steps, network
+
+    class OtherModule(Steps, other.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network()
+
+        def forward(self, x):
+            return self.network(x)
+
+    callback = BivShapCallback(**SOME)
+    assert isinstance(callback, other.Callback)
+    assert isinstance(callback, pl.Callback)
+    run = other.Trainer(
+        callbacks=[callback], max_epochs=1, accelerator="cpu", logger=False, enable_progress_bar=False,
+        enable_model_summary=False, enable_checkpointing=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    run.fit(OtherModule(), train_loader(), valid_loader())
+    assert run.callback_metrics["bivshap/failed"] == 0
+
+
+def test_lightning_cli(tmp_path):
+    from pytorch_lightning.cli import LightningCLI
+
+    from tests.callbacks.modules import DataModule
+
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "seed_everything: 0\n"
+        "trainer:\n"
+        f"  default_root_dir: {tmp_path}\n"
+        "  max_epochs: 1\n  accelerator: cpu\n  logger: false\n  enable_progress_bar: false\n"
+        "  enable_model_summary: false\n  enable_checkpointing: false\n"
+        "  callbacks:\n"
+        "    - class_path: bivshap_lightning.callbacks.BivShapCallback\n"
+        "      init_args: {probe_size: 5, baselines: [feature_ablation], gamma: 0.001, method: sampling}\n"
+    )
+    cli = LightningCLI(Module, DataModule, args=["fit", "--config", str(config)], save_config_callback=None)
+    (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, BivShapCallback)]
+    assert (callback.probe_size, callback.settings.gamma) == (5, 0.001)
+    assert len(callback.history) == 1
+
+
+def test_hugging_face_batches(tmp_path):
+    callback = BivShapCallback(**SOME)
+    run = fit(
+        tmp_path, callback, TextModule(), DataLoader(Tokens(), batch_size=8), DataLoader(Tokens(), batch_size=8),
+        max_epochs=1,
+    )  # fmt: skip
+    assert run.callback_metrics["bivshap/failed"] == 0
+    # Padding is no player: every sample has as many as it has tokens.
+    tokens = Tokens()
+    lengths = {int(n) for n in tokens.attention.sum(dim=1)}
+    assert {s.graph.n_players for s in callback.findings.samples} <= lengths
+
+
+def test_baselines_that_cannot_play_are_left_out_and_named(tmp_path):
+    callback = BivShapCallback(**SOME | {"baselines": ("integrated_gradients", "feature_ablation")})
+    fit(tmp_path, callback, TextModule(), DataLoader(Tokens(), batch_size=8), DataLoader(Tokens(), batch_size=8))
+    assert list(callback.findings.skipped) == ["integrated_gradients"]
+    assert "bivshap/posthoc_accuracy/feature_ablation" in callback.findings.numbers
+
+
+def test_unreadable_batches(tmp_path):
+    class Odd(Module):
+        def validation_step(self, batch, batch_idx):
+            pass
+
+    data = DataLoader([{"pixels": row, "meta": 1} for row in table(8).tensors[0]], batch_size=4)
+    with pytest.warns(UserWarning, match=r"(?s)pixels: float32 \(4, 6\).*input_fn=lambda batch"):
+        run = fit(tmp_path, BivShapCallback(probe_size=2), Odd(), valid=data, max_epochs=1)
+    assert run.callback_metrics["bivshap/failed"] == 1
+    with pytest.raises(TypeError, match="`batch` must hold input tensors"):
+        fit(tmp_path, BivShapCallback(probe_size=2, on_error="raise"), Odd(), valid=data, max_epochs=1)
+    told = BivShapCallback(**SOME, input_fn=lambda batch: batch["pixels"])
+    assert fit(tmp_path, told, Odd(), valid=data, max_epochs=1).callback_metrics["bivshap/failed"] == 0
+
+
+def test_failures_leave_training_alone(tmp_path):
+    class Broken(Module):
+        def forward(self, x):
+            if (x == 0).any():
+                raise ArithmeticError("cannot divide by zero")
+            return super().forward(x)
+
+    with pytest.warns(UserWarning, match=r"(?s)could not audit epoch.*ArithmeticError: cannot divide by zero"):
+        run = fit(tmp_path, BivShapCallback(probe_size=3), Broken())
+    assert run.current_epoch == 2
+    assert run.callback_metrics["bivshap/failed"] == 1
+    with pytest.raises(ArithmeticError, match="cannot divide by zero"):
+        fit(tmp_path, BivShapCallback(probe_size=3, on_error="raise"), Broken())
+
+
+def test_time_budget_cuts_evaluations_and_says_what_was_reached(tmp_path):
+    generous = BivShapCallback(**SOME | {"method": "sampling", "budget": 2000})
+    fit(tmp_path, generous, max_epochs=1)
+    hurried = BivShapCallback(**SOME | {"method": "sampling", "budget": 2000}, time_budget=1e-6)
+    fit(tmp_path, hurried, max_epochs=1)
+    assert (
+        hurried.findings.numbers["bivshap/estimate/standard_error"][0]
+        > (generous.findings.numbers["bivshap/estimate/standard_error"][0])
+    )
+    assert hurried.findings.skipped == {"feature_ablation": "time_budget was used up"}
+    ample = BivShapCallback(**SOME | {"method": "sampling", "budget": 2000}, time_budget=600)
+    fit(tmp_path, ample, max_epochs=1)
+    assert ample.findings.skipped == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"every_n_epochs": 0}, "`every_n_epochs` must be at least 1, got 0"),
+        ({"probe_size": 0}, "`probe_size` must be at least 1, got 0"),
+        ({"time_budget": 0.0}, "`time_budget` must be a positive number of seconds"),
+        ({"on_error": "ignore"}, "`on_error` must be 'warn' or 'raise', got 'ignore'"),
+        ({"baselines": ("guesswork",)}, "guesswork"),
+    ],
+)
+def test_bad_arguments_are_refused_at_once(arguments, match):
+    with pytest.raises(ValueError, match=match):
+        BivShapCallback(**arguments)
+
+
+def test_too_few_names_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="`feature_names` must name all 6 players, got 2"):
+        fit(tmp_path, BivShapCallback(**SOME, feature_names=["a", "b"]))
+
+
+def test_every_documented_tag_is_in_the_event_file(tmp_path):
+    """At the step of Lightning's own scalars."""
+    callback = BivShapCallback(**PANELS, class_names=["low", "mid", "high"])
+    logger = TensorBoardLogger(tmp_path, name="run", version="")
+    fit(tmp_path, callback, logger=logger, max_epochs=2)
+    found = events(tmp_path / "run")
+    tags = found.Tags()
+    scalars = set(tags["scalars"])
+    assert set(callback.history[-1]["numbers"]) <= scalars
+    steps = [e.step for e in found.Scalars("val_loss")]
+    assert [e.step for e in found.Scalars("bivshap/posthoc_accuracy/ours")] == steps
+    for name in ("low", "mid", "high"):
+        assert [e.step for e in found.Images(f"bivshap/class/{name}/graphs")] == steps
+        assert f"bivshap/class/{name}/abs_weights" in {*tags["histograms"], *tags["tensors"]}
+        tensors = set(tags["tensors"])
+        assert any(t.startswith(f"bivshap/class/{name}/ranking") for t in tensors)
+        assert f"bivshap/H/class/{name}" in tensors
+    assert [e.step for e in found.Images("bivshap/sample/0/graphs")] == steps
+    assert "bivshap/posthoc/accuracy_vs_removed" in tags["images"]
+
+
+def test_other_loggers_get_files(tmp_path):
+    callback = BivShapCallback(**PANELS, n_panel_samples=1, n_panel_classes=1)
+    csv = CSVLogger(tmp_path, name="csv", version="")
+    fit(tmp_path, callback, logger=csv, max_epochs=1)
+    pictures = [p.relative_to(tmp_path).as_posix() for p in (tmp_path / "csv" / "bivshap").rglob("*.png")]
+    assert any("sample" in p for p in pictures)
+    assert any("class" in p for p in pictures)
+    assert "bivshap/posthoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
+
+
+def test_two_loggers(tmp_path):
+    loggers = [CSVLogger(tmp_path, name="csv", version=""), TensorBoardLogger(tmp_path, name="tb", version="")]
+    fit(tmp_path, BivShapCallback(**PANELS), logger=loggers, max_epochs=1)
+    assert "bivshap/posthoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
+    assert "bivshap/sample/0/graphs" in events(tmp_path / "tb").Tags()["images"]
+
+
+def test_pictures_are_drawn_on_the_picture(tmp_path):
+    torch.manual_seed(0)
+    data = TensorDataset(torch.rand(12, 1, 8, 8), torch.arange(12) % 3)
+    callback = BivShapCallback(**SOME | {"budget": 300})
+    fit(tmp_path, callback, Pictures(), DataLoader(data, batch_size=4), DataLoader(data, batch_size=4), max_epochs=1)
+    sample = callback.findings.samples[0]
+    assert sample.image.shape == (1, 8, 8)
+    assert sample.segments.tolist() == torch.arange(64).view(8, 8).tolist()
+    assert sample.graph.names[:9] == ("r0c0", "r0c1", "r0c2", "r0c3", "r0c4", "r0c5", "r0c6", "r0c7", "r1c0")
+
+
+def test_the_record_says_everything(tmp_path):
+    callback = BivShapCallback(**SOME, feature_names=list("abcdef"), class_names=["low", "mid", "high"])
+    fit(tmp_path, callback, max_epochs=1)
+    (path,) = (tmp_path / "bivshap").glob("*.json")
+    record = load_audit(path)
+    assert record["configuration"]["method"] == "exact"
+    assert record["configuration"]["removal"] == "baseline 0"
+    assert record["configuration"]["seed"] == 0
+    assert record["run"]["epoch"] == 0
+    assert record["versions"]["torch"].startswith("2.")
+    for name, (value, error) in callback.findings.numbers.items():
+        assert record["metrics"][name] == {"value": value, "standard_error": error}
+    assert {s["label"] for s in record["samples"]} == {"low", "mid", "high"}
+    assert {p["player"] for p in record["samples"][0]["ranking"]} == set("abcdef")
+    assert load_arrays(path)["weights"].shape == (6, 6, 6)
+    np.testing.assert_allclose(load_arrays(path)["weights"][0], callback.findings.samples[0].graph.weights, atol=1e-7)
+    assert json.loads(path.read_text())["kind"] == "bivshap_lightning.Audit"
+    assert not list((tmp_path / "bivshap").glob(".*"))
+
+
+def test_one_line_says_what_it_cost(tmp_path, caplog):
+    with caplog.at_level("INFO"):
+        fit(tmp_path, BivShapCallback(**SOME), max_epochs=1)
+    (line,) = [r.message for r in caplog.records if r.message.startswith("bivshap:")]
+    assert "post-hoc accuracy" in line
+    assert "% of the epoch: lower `budget`" in line  # the epochs of this test take no time at all
+
+
+@pytest.mark.slow
+def test_memory_stays_flat_over_many_epochs(tmp_path):
+    import gc
+    import tracemalloc
+
+    sizes = []
+
+    class Watch(pl.Callback):
+        def on_validation_end(self, trainer, pl_module) -> None:
+            if trainer.current_epoch in (40, 80, 120, 160, 199):
+                gc.collect()
+                sizes.append(tracemalloc.get_traced_memory()[0])
+
+    callback = BivShapCallback(**PANELS, n_panel_samples=1, n_panel_classes=1)
+    logger = TensorBoardLogger(tmp_path, name="tb", version="")
+    tracemalloc.start()
+    try:
+        run = trainer(tmp_path, callback, Watch(), max_epochs=200, logger=logger)
+        run.fit(Module(), train_loader(16), valid_loader(16))
+    finally:
+        tracemalloc.stop()
+    growth = (sizes[-1] - sizes[0]) / 160
+    assert growth < 20_000, f"{growth:.0f} bytes per epoch"  # the history keeps about 10 KB of numbers per audit
