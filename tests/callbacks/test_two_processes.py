@@ -1,0 +1,64 @@
+"""Real Trainers on two gloo processes: the numbers of one process, and no process left waiting."""
+
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from bivshap_lightning.callbacks import BivShapCallback
+from bivshap_lightning.report import load_arrays, load_audit
+from tests.callbacks.modules import Faulty, Module, train_loader, valid_loader
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+def trainer(folder: Path, callback: BivShapCallback, n_processes: int) -> pl.Trainer:
+    return pl.Trainer(
+        callbacks=[callback], max_epochs=1, accelerator="cpu", devices=n_processes, default_root_dir=folder,
+        logger=False, strategy="ddp_spawn" if n_processes > 1 else "auto", enable_progress_bar=False, enable_model_summary=False,
+        enable_checkpointing=False, num_sanity_val_steps=0,
+    )  # fmt: skip
+
+
+def callback(**kwargs) -> BivShapCallback:
+    options = {"probe_size": 9, "baselines": ("feature_ablation", "integrated_gradients"), "write_panels": False}
+    return BivShapCallback(**options | {"on_error": "raise"} | kwargs)
+
+
+def record(folder: Path) -> Path:
+    (path,) = (folder / "bivshap").glob("*.json")
+    return path
+
+
+@pytest.mark.parametrize("n_samples", [13, 1], ids=["uneven", "one process has nothing"])
+def test_two_processes_find_what_one_finds(tmp_path, n_samples):
+    """Thirteen samples make uneven shards that the sampler evens out by a duplicate, which counts once."""
+    torch.manual_seed(0)
+    module = Module()
+    for n in (1, 2):
+        trainer(tmp_path / str(n), callback(), n).validate(module, valid_loader(n_samples, batch_size=4), verbose=False)
+    one, two = (load_audit(record(tmp_path / str(n))) for n in (1, 2))
+    assert two["run"]["world_size"] == 2
+    assert one["run"]["probe_keys"] == two["run"]["probe_keys"]
+    assert one["metrics"].keys() == two["metrics"].keys()
+    for name, number in one["metrics"].items():
+        assert two["metrics"][name] == pytest.approx(number, abs=1e-6), name
+    for a, b in zip(one["samples"], two["samples"], strict=True):
+        assert (a["index"], a["label"], a["groups"]) == (b["index"], b["label"], b["groups"])
+    arrays = [load_arrays(record(tmp_path / str(n))) for n in (1, 2)]
+    torch.testing.assert_close(torch.tensor(arrays[0]["weights"]), torch.tensor(arrays[1]["weights"]))
+
+
+def test_a_failure_on_one_process_is_everybodys(tmp_path):
+    """Training goes on, and all processes know."""
+    run = trainer(tmp_path, callback(on_error="warn"), 2)
+    run.fit(Faulty(), train_loader(), valid_loader(12, batch_size=4))
+    assert run.callback_metrics["bivshap/failed"] == 1
+    assert not (tmp_path / "bivshap").exists()
+
+
+def test_a_failure_can_end_all_processes(tmp_path):
+    run = trainer(tmp_path, callback(), 2)
+    with pytest.raises(Exception, match=r"broken on rank 1|failed on another process"):
+        run.fit(Faulty(), train_loader(), valid_loader(12, batch_size=4))
