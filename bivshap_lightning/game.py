@@ -199,9 +199,9 @@ class Game:
         Returns:
             (B, K) int64.
         """
-        if self.behavior.name == "output" and self.n_outputs == 1:
+        if (self.behavior.name == "output" and self.n_outputs == 1) or self.target.is_floating_point():
             raise ValueError(
-                "`game` must be a classification to predict classes, got behavior 'output' with one output. "
+                f"`game` must be a classification to predict classes, got behavior {self.behavior.label!r} of a value. "
                 "Use a metric of utilities instead, or another `behavior`."
             )
         p = self._evaluate(masks, lambda scores, samples: self.behavior.probabilities(scores))

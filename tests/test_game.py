@@ -224,6 +224,9 @@ def test_predictions_and_targets():
     assert regression.predict(whole).shape == (4, 1)
     with pytest.raises(ValueError, match="`game` must be a classification to predict classes"):
         Game(lambda x: x.sum(dim=1), inputs, behavior="output").predict(whole)
+    values = Game(lambda x: x.sum(dim=1), inputs, behavior="loss", target=torch.rand(4))
+    with pytest.raises(ValueError, match="`game` must be a classification to predict classes"):
+        values.predict(whole)
 
 
 def test_estimators_enter_by_the_same_door():

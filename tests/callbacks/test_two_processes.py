@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 def trainer(folder: Path, callback: BivShapCallback, n_processes: int) -> pl.Trainer:
     return pl.Trainer(
         callbacks=[callback], max_epochs=1, accelerator="cpu", devices=n_processes, default_root_dir=folder,
-        logger=False, strategy="ddp_spawn" if n_processes > 1 else "auto", enable_progress_bar=False, enable_model_summary=False,
-        enable_checkpointing=False, num_sanity_val_steps=0,
+        logger=False, strategy="ddp_spawn" if n_processes > 1 else "auto", enable_progress_bar=False,
+        enable_model_summary=False, enable_checkpointing=False, num_sanity_val_steps=0,
     )  # fmt: skip
 
 

@@ -1,0 +1,46 @@
+"""How good an explanation is: post-hoc accuracy, insertion and deletion AUC, mutual and directional redundancy.
+
+Five `torchmetrics.Metric` classes on pure functions. All of them judge any ranking or graph, ours or a rival's, on
+one :class:`~bivshap_lightning.game.Game`: ``metric.update(game, ranking_or_graph)``, as often as there are batches,
+then ``metric.compute()``. The same without state: :mod:`bivshap_lightning.metrics.functional`.
+
+| metric | main numbers | range | better |
+| --- | --- | --- | --- |
+| `PostHocAccuracy` | ``area`` | 0 to 1 | higher |
+| `InsertionAUC` | ``auc`` | 0 to 1 for probabilities | higher |
+| `DeletionAUC` | ``auc`` | 0 to 1 for probabilities | lower |
+| `MutualRedundancyMasking` | ``accuracy_with_representatives``, ``share_removable`` | 0 to 1 | higher |
+| `DirectionalRedundancy` | accuracy and share masked of four maskings | 0 to 1 | depends on the masking |
+
+Every accuracy and area ``x`` comes with its standard error ``x_se`` over samples, and every result with
+``n_samples`` and the name of its convention. "paper" repeats the choices of the paper and its published code where
+the default differs: see each metric.
+
+Example:
+    >>> import torch
+    >>> from bivshap_lightning import BivariateShapley, Game
+    >>> from bivshap_lightning.metrics import InsertionAUC
+    >>> _ = torch.manual_seed(0)
+    >>> model, x = torch.nn.Linear(4, 3), torch.rand(8, 4)
+    >>> metric = InsertionAUC()
+    >>> metric.update(Game(model, x), BivariateShapley(model).attribute(x))
+    >>> result = metric.compute()
+    >>> result["auc"].shape, result.convention
+    (torch.Size([]), 'default')
+"""
+
+from bivshap_lightning.metrics.auc import DeletionAUC, InsertionAUC
+from bivshap_lightning.metrics.directional import DirectionalRedundancy
+from bivshap_lightning.metrics.mutual import MutualRedundancyMasking
+from bivshap_lightning.metrics.post_hoc import PostHocAccuracy
+from bivshap_lightning.metrics.results import Convention, MetricResult
+
+__all__ = [
+    "Convention",
+    "DeletionAUC",
+    "DirectionalRedundancy",
+    "InsertionAUC",
+    "MetricResult",
+    "MutualRedundancyMasking",
+    "PostHocAccuracy",
+]

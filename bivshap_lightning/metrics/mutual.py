@@ -1,0 +1,281 @@
+"""Mutual redundancy masking: whether one member of each redundant group is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bivshap_lightning.game import Game
+from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
+from bivshap_lightning.graph.checks import check_choice, check_gamma
+from bivshap_lightning.metrics.inputs import Graph, Graphs, RankingOrGraph, redundancy_inputs
+from bivshap_lightning.metrics.plotting import draw_curve, draw_point
+from bivshap_lightning.metrics.post_hoc import keeps_decision
+from bivshap_lightning.metrics.redundancy import STATISTICS, as_redundancy_graph, describe, summarize
+from bivshap_lightning.metrics.results import (
+    Convention,
+    MetricResult,
+    SampleScores,
+    Totals,
+    functional_result,
+)
+from bivshap_lightning.metrics.sample_metric import SampleMetric
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+IntArray = NDArray[np.int64]
+
+N_LEVELS = 11
+"""Shares of a group that stay: 0, 0.1, ..., 1."""
+
+_PER_SAMPLE = ("accuracy_with_representatives", "share_removable")
+
+
+def mutual_redundancy_masking(
+    game: Game,
+    ranking_or_graph: Graphs,
+    *,
+    gamma: float = 1e-5,
+    convention: Convention = "default",
+    n_draws: int = 5,
+    seed: int = 0,
+) -> MetricResult:
+    """What :class:`MutualRedundancyMasking` reports on one batch, and its scores per sample (B,).
+
+    Args:
+        game: The game of B samples to judge on.
+        ranking_or_graph: Graphs, see :mod:`bivshap_lightning.metrics.inputs`.
+        gamma: As in the class.
+        convention: As in the class.
+        n_draws: As in the class.
+        seed: As in the class.
+
+    Example:
+        >>> game = Game(lambda x: 8 * x.amax(dim=1) - 4, torch.ones(1, 2))  # OR: one of the two is enough
+        >>> result = mutual_redundancy_masking(game, ExplanationGraph([[0, 0], [0, 0]]))
+        >>> result["per_sample_accuracy_with_representatives"], result["per_sample_share_removable"]
+        (tensor([1.], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
+    """
+    settings = _check_settings(gamma, n_draws, seed)
+    scores = _mutual_update(game, ranking_or_graph, convention=convention, **settings)
+    return functional_result("MutualRedundancyMasking", convention, scores, _mutual_compute, _PER_SAMPLE)
+
+
+def _check_settings(gamma: float, n_draws: int, seed: int) -> dict[str, Any]:
+    for name, value, least in (("n_draws", n_draws, 1), ("seed", seed, 0)):
+        if not isinstance(value, Integral) or value < least:
+            raise ValueError(
+                f"`{name}` must be a whole number >= {least}, got {value!r}. Leave it out for the default."
+            )
+    return {"gamma": check_gamma(gamma), "n_draws": int(n_draws), "seed": int(seed)}
+
+
+def _mutual_update(
+    game: Game, ranking_or_graph: RankingOrGraph, *, gamma: float, convention: Convention, n_draws: int, seed: int
+) -> SampleScores:
+    check_choice(convention, Convention, "convention")
+    graphs = redundancy_inputs(game, ranking_or_graph)
+    redundancy = [as_redundancy_graph(graph, gamma, convention) for graph in graphs]
+    members = _Members.of(redundancy, game.n_players)
+    kept = members.kept(n_draws, seed, at_least=1 if convention == "default" else 0)
+    representatives = members.representatives(_places(graphs, redundancy, game.n_players))
+    whole = torch.ones(game.n_samples, 1, game.n_players, dtype=torch.bool)
+    right = keeps_decision(game, torch.cat([whole, representatives[:, None], kept.flatten(1, 2)], dim=1))
+    statistics = describe(redundancy)
+    removable = (~representatives).sum(dim=1)
+    return {
+        **statistics,
+        "accuracy_with_representatives": right[:, 1],
+        "removable": removable,
+        "share_removable": removable / statistics["players"],
+        "curve": right[:, 2:].unflatten(1, (n_draws, N_LEVELS)).mean(dim=1),
+        "masked": (~kept[:, 0]).sum(dim=2),
+    }
+
+
+def _places(graphs: Sequence[Graph], redundancy: Sequence[RedundancyGraph], n_players: int) -> IntArray:
+    """(B, F): the place of each player in the ranking of its G; of an H, which ranks nobody, its number."""
+    places = np.tile(np.arange(n_players), (len(graphs), 1))
+    for row, graph, h in zip(places, graphs, redundancy, strict=True):
+        if isinstance(graph, ExplanationGraph) and h.groups:  # ranking takes time, and without groups is for nothing
+            row[: graph.n_players] = np.argsort(graph.order())
+    return places
+
+
+@dataclass(frozen=True)
+class _Members:
+    """The M members of all groups of all samples in one row, so that no loop runs over groups.
+
+    Attributes:
+        shape: (B, F).
+        samples: (M,) whose member.
+        players: (M,) which player.
+        groups: (M,) the group, numbered through over all samples.
+        sizes: (G,) of the groups.
+    """
+
+    shape: tuple[int, int]
+    samples: IntArray
+    players: IntArray
+    groups: IntArray
+    sizes: IntArray
+
+    @classmethod
+    def of(cls, redundancy: Sequence[RedundancyGraph], n_players: int) -> _Members:
+        found = [(sample, group) for sample, h in enumerate(redundancy) for group in h.groups]
+        sizes = np.array([len(group) for _, group in found], dtype=np.int64)
+        samples = np.array([sample for sample, _ in found], dtype=np.int64)
+        players = np.array([player for _, group in found for player in group], dtype=np.int64)
+        shape = (len(redundancy), n_players)
+        return cls(shape, samples.repeat(sizes), players, np.arange(len(found)).repeat(sizes), sizes)
+
+    def kept(self, n_draws: int, seed: int, *, at_least: int) -> Tensor:
+        """Which players stay: bool (B, draws, levels, F). Players without a group always do.
+
+        The members that stay are consecutive in a random order, which is closed to a circle. Draws start at equal
+        distances on it, so that over the draws every member stays about equally often. The order is one of player
+        numbers and depends on the seed only, so samples get the same draws in whatever batch they come; NumPy
+        guarantees the raw stream, so also on every machine and release.
+        """
+        keys = np.random.PCG64(seed).random_raw(self.shape[1])
+        size, turn = self.sizes[self.groups], self._turns(keys[self.players])
+        start = np.arange(n_draws)[:, None, None] * size // n_draws
+        n_kept = np.maximum(np.arange(N_LEVELS)[:, None] * size // (N_LEVELS - 1), at_least)
+        stays = np.ones((n_draws, N_LEVELS, *self.shape), dtype=np.bool_)
+        stays[:, :, self.samples, self.players] = (turn - start) % size < n_kept
+        return torch.from_numpy(stays).movedim(2, 0)
+
+    def representatives(self, places: IntArray) -> Tensor:
+        """Who stays when each group keeps its member of the best place: bool (B, F)."""
+        stays = np.ones(self.shape, dtype=np.bool_)
+        stays[self.samples, self.players] = self._turns(places[self.samples, self.players]) == 0
+        return torch.from_numpy(stays)
+
+    def _turns(self, keys: NDArray[Any]) -> IntArray:
+        """(M,) how many members of the same group have smaller keys."""
+        order = np.lexsort((keys, self.groups))
+        turns = np.empty_like(order)
+        turns[order] = np.arange(len(order)) - (self.sizes.cumsum() - self.sizes).repeat(self.sizes)
+        return turns
+
+
+def _mutual_compute(totals: Totals) -> dict[str, Tensor]:
+    return {
+        **totals.estimate("accuracy_with_representatives"),
+        "share_removable": totals.share("removable", "players"),
+        **totals.estimate("curve"),
+        "masked_fraction": totals.share("masked", "players"),
+        "keep_level": torch.arange(N_LEVELS, device=totals.n_samples.device).double() / (N_LEVELS - 1),
+        **summarize(totals),
+    }
+
+
+class MutualRedundancyMasking(SampleMetric):
+    """How often the prediction stays when groups of mutually redundant players are thinned out.
+
+    Groups are the strongly connected components of H with more than one member. At keep level 0, 0.1, ..., 1,
+    `max(1, int(level * size))` random members of each group stay and the others are masked; all other players stay.
+    A sample counts as right when the decision is the one on the whole input.
+
+    Range 0 to 1, higher is better. It is most sensitive to `gamma`. `update` takes graphs, see
+    :mod:`bivshap_lightning.metrics.inputs`, and at most `2 + 11 n_draws` coalitions per sample.
+
+    `compute` returns:
+
+    * `accuracy_with_representatives`, `accuracy_with_representatives_se`: with one representative per group left,
+      the highest-ranked one if an `ExplanationGraph` is given, else the one with the lowest index;
+    * `share_removable`: players that go with that / players of all samples. These two are for gates;
+    * `curve`, `curve_se` (11,): accuracy at each keep level, mean over the draws;
+    * `masked_fraction` (11,): masked players / players of all samples; `keep_level` (11,);
+    * of H: `density`, `density_se` (mean over samples), `groups_per_sample`, `group_size` (mean over groups, 0
+      without any), `share_grouped` (players in groups / players), `share_undecided` (edges that the noise leaves
+      open / pairs);
+    * `n_samples`; with `per_sample`, `per_sample_accuracy_with_representatives` and `per_sample_share_removable`,
+      (N,) each.
+
+    Without groups (one player, an H without cycles) nothing is masked: all accuracies are 1 and all shares 0. If all
+    players are one group, one of them stays.
+
+    Args:
+        gamma: Largest weight that counts as nothing, for graphs G. A `RedundancyGraph` has its own.
+        convention: "paper" goes down to no member left, `int(level * size)`, as its code does, and takes G at face
+            value whatever its standard errors.
+        n_draws: Over how many draws of members the curve is averaged.
+        seed: Of the draws. They depend on nothing else: not on batches, processes or global generators.
+        per_sample: Whether to keep every sample's score.
+        kwargs: torchmetrics' own.
+
+    Example:
+        >>> game = Game(lambda x: 8 * x.amax(dim=1) - 4, torch.ones(1, 2))  # OR: one of the two is enough
+        >>> graph = ExplanationGraph([[0, 0], [0, 0]])
+        >>> metric, paper = MutualRedundancyMasking(), MutualRedundancyMasking(convention="paper")
+        >>> for m in (metric, paper):
+        ...     m.update(game, graph)
+        >>> result = metric.compute()
+        >>> result["accuracy_with_representatives"].item(), result["share_removable"].item()
+        (1.0, 0.5)
+        >>> result["curve"][0].item(), paper.compute()["curve"][0].item()
+        (1.0, 0.0)
+        >>> figure, ax = metric.plot()
+    """
+
+    higher_is_better: bool = True
+    plot_lower_bound: float = 0.0
+    plot_upper_bound: float = 1.0
+
+    _shapes: ClassVar = {
+        **STATISTICS,
+        "accuracy_with_representatives": (),
+        "removable": (),
+        "curve": (N_LEVELS,),
+        "masked": (N_LEVELS,),
+    }
+    _per_sample: ClassVar = _PER_SAMPLE
+    _main: ClassVar = ("accuracy_with_representatives", "share_removable")
+
+    def __init__(
+        self,
+        *,
+        gamma: float = 1e-5,
+        convention: Convention = "default",
+        n_draws: int = 5,
+        seed: int = 0,
+        per_sample: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        settings = _check_settings(gamma, n_draws, seed)
+        super().__init__(convention=convention, per_sample=per_sample, settings=settings, **kwargs)
+        self.gamma, self.n_draws, self.seed = settings["gamma"], settings["n_draws"], settings["seed"]
+
+    def _measure(self, game: Game, ranking_or_graph: RankingOrGraph) -> SampleScores:
+        return _mutual_update(
+            game,
+            ranking_or_graph,
+            gamma=self.gamma,
+            convention=self.convention,
+            n_draws=self.n_draws,
+            seed=self.seed,
+        )
+
+    def _summarize(self, totals: Totals) -> dict[str, Tensor]:
+        return _mutual_compute(totals)
+
+    def _draw(self, ax: Axes, result: Mapping[str, Tensor]) -> None:
+        label = f"random members, {self.n_draws} draws"
+        draw_curve(ax, result["masked_fraction"], result["curve"], result["curve_se"], label=label)
+        draw_point(
+            ax,
+            result["share_removable"],
+            result["accuracy_with_representatives"],
+            result["accuracy_with_representatives_se"],
+            label="one representative per group",
+        )
+        ax.set(xlabel="fraction of players masked within redundant groups", ylabel="post-hoc accuracy")
