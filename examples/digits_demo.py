@@ -5,6 +5,7 @@ downloaded. `make demo` runs this.
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import pytorch_lightning as pl
@@ -60,11 +61,13 @@ def table(callback: BivShapCallback) -> str:
     findings = callback.findings
     assert findings is not None
     numbers = {name: value for name, (value, _) in findings.numbers.items()}
-    head = f"{'explainer':<22}{'post-hoc accuracy':>19}{'insertion AUC':>16}{'deletion AUC':>15}"
-    lines = ["", head, f"{'':<22}{'(higher)':>19}{'(higher)':>16}{'(lower)':>15}", "-" * len(head)]
+    head = f"{'explainer':<22}{'rows per sample':>16}{'post-hoc accuracy':>19}{'insertion AUC':>15}{'deletion AUC':>14}"
+    better = f"{'':<38}{'(higher is better)':>19}{'(higher)':>15}{'(lower)':>14}"
+    lines = ["", head, better, "-" * len(head)]
     for explainer in findings.curves:
         values = [numbers[f"bivshap/{m}/{explainer}"] for m in ("posthoc_accuracy", "insertion_auc", "deletion_auc")]
-        lines.append(f"{explainer:<22}{values[0]:>19.3f}{values[1]:>16.3f}{values[2]:>15.3f}")
+        spent = findings.n_evaluations[explainer]
+        lines.append(f"{explainer:<22}{spent:>16.0f}{values[0]:>19.3f}{values[1]:>15.3f}{values[2]:>14.3f}")
     redundancy = {name.removeprefix("bivshap/redundancy/"): v for name, v in numbers.items() if "/redundancy/" in name}
     lines += [
         "",
@@ -104,7 +107,7 @@ def main() -> None:
     logger = pl.loggers.TensorBoardLogger(args.output.parent, name=args.output.name)
     trainer = pl.Trainer(
         max_epochs=args.epochs, callbacks=[callback], logger=logger, accelerator="cpu", log_every_n_steps=10,
-        enable_model_summary=False, enable_checkpointing=False,
+        enable_model_summary=False, enable_checkpointing=False, enable_progress_bar=sys.stderr.isatty(),
     )  # fmt: skip
     trainer.fit(Digits(), train, valid)
 

@@ -52,6 +52,7 @@ class Settings:
     gamma: float
     seed: int
     baselines: tuple[Any, ...]
+    baseline_budget: int | None
     replacement: Any
     background: Any
     feature_mask: Any
@@ -89,7 +90,8 @@ class Findings:
         numbers: value and standard error by tag.
         curves: by explainer, the post-hoc accuracy curve as (masked fraction, accuracy, standard error).
         samples: all explained samples, in order of the probe.
-        n_forwards: model rows spent, over all processes.
+        n_forwards: model rows spent in all, over all processes.
+        n_evaluations: model rows per sample that each explainer spent on its scores.
         method: how our values were found.
         removal: what stood in for absent players.
         skipped: rivals that were left out, with the reason.
@@ -99,6 +101,7 @@ class Findings:
     curves: dict[str, tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]
     samples: list[ExplainedSample]
     n_forwards: int
+    n_evaluations: dict[str, float]
     method: str
     removal: str
     skipped: dict[str, str]
@@ -119,9 +122,9 @@ class Audit:
     ) -> None:
         self.settings = settings
         self._names = names
-        self._rivals = {
-            rival.name: rival for rival in (captum_rival(b, seed=settings.seed) for b in settings.baselines)
-        }
+        budget = settings.baseline_budget
+        rivals = [captum_rival(b, n_evaluations=budget, seed=settings.seed) for b in settings.baselines]
+        self._rivals = {rival.name: rival for rival in rivals}
         options: dict[str, Any] = {"sync_on_compute": synchronize}
         self._rankings = {
             (metric, explainer): kind(personalized=explainer == OURS, per_sample=explainer == OURS, **options).to(
@@ -136,6 +139,7 @@ class Audit:
         self._samples: list[ExplainedSample] = []
         self._errors: list[float] = []
         self._n_forwards, self._method, self._removal = 0, "none", "none"
+        self._spent: dict[str, int] = {}
         self.skipped: dict[str, str] = {}
 
     def explain(self, forward: nn.Module, batches: Sequence[tuple[Batch, Sequence[int]]], deadline: float) -> None:
@@ -149,6 +153,7 @@ class Audit:
         for batch, places in batches:
             game = self._game(forward, batch)
             explanation = self._explain(game, deadline)
+            self._spent[OURS] = self._spent.get(OURS, 0) + int(explanation.n_evaluations.sum())
             graphs = [explanation.graph(b, self._names_of(game, b)) for b in range(len(explanation))]
             for metric in RANKING_METRICS:
                 self._rankings[metric, OURS].update(game, graphs)
@@ -178,17 +183,20 @@ class Audit:
             for (metric, explainer), result in results.items()
             if metric == "posthoc_accuracy"
         }
-        everyone = gather((self._samples, self._errors, self._n_forwards, self._method, self._removal))
+        everyone = gather((self._samples, self._errors, self._n_forwards, self._method, self._removal, self._spent))
         if not self._synchronize:
             everyone = everyone[:1]
         errors = [e for part in everyone for e in part[1]]
         numbers["bivshap/estimate/standard_error"] = (float(np.mean(errors)), 0.0)
+        n_samples = max(1, sum(len(part[0]) for part in everyone))
+        spent = {e: sum(part[5].get(e, 0) for part in everyone) / n_samples for e in curves}
         method, removal = next((p[3:5] for p in everyone if p[3] != "none"), ("none", "none"))
         return Findings(
             numbers=numbers,
             curves=curves,
             samples=sorted((s for part in everyone for s in part[0]), key=lambda s: s.index),
             n_forwards=sum(part[2] for part in everyone),
+            n_evaluations=spent,
             method=method,
             removal=removal,
             skipped=dict(self.skipped),
@@ -235,11 +243,13 @@ class Audit:
             if time.perf_counter() > deadline:
                 self.skipped[name] = "time_budget was used up"
                 continue
+            before = int(game.n_evaluations.sum())
             try:
                 scores = rival.attribute(game)
             except ValueError as error:
                 self.skipped[name] = str(error)
                 continue
+            self._spent[name] = self._spent.get(name, 0) + int(game.n_evaluations.sum()) - before
             for metric in RANKING_METRICS:
                 self._rankings[metric, name].update(game, scores)
 

@@ -55,6 +55,7 @@ class BivShapCallback(EitherCallback):
         time_budget: seconds per audit; evaluations are cut down and baselines left out to meet it. The accuracy that
             was reached is ``bivshap/estimate/standard_error``.
         baselines: Captum methods to compare with, by name or instance.
+        baseline_budget: model rows per sample for each of them; None for Captum's habits, which can take long.
         method: as in :class:`~bivshap_lightning.BivariateShapley`.
         behavior: as there.
         target: None for the predicted class, "label" for the class in the data, or an index.
@@ -93,6 +94,7 @@ class BivShapCallback(EitherCallback):
         budget: int | None = None,
         time_budget: float | None = None,
         baselines: Sequence[Any] = DEFAULT_BASELINES,
+        baseline_budget: int | None = 256,
         method: Method = "auto",
         behavior: BehaviorName = "probability",
         link: Literal["auto", "softmax", "sigmoid", "identity"] = "auto",
@@ -123,9 +125,20 @@ class BivShapCallback(EitherCallback):
         if on_error not in ("warn", "raise"):
             raise ValueError(f"`on_error` must be 'warn' or 'raise', got {on_error!r}.")
         self.settings = Settings(
-            method, behavior, link, target, budget, gamma, seed, tuple(baselines), replacement, background,
-            feature_mask, perturbations_per_eval,
-        )  # fmt: skip
+            method=method,
+            behavior=behavior,
+            link=link,
+            target=target,
+            budget=budget,
+            gamma=gamma,
+            seed=seed,
+            baselines=tuple(baselines),
+            baseline_budget=baseline_budget,
+            replacement=replacement,
+            background=background,
+            feature_mask=feature_mask,
+            perturbations_per_eval=perturbations_per_eval,
+        )
         Audit(self.settings, torch.device("cpu"), None, synchronize=False)  # refuses unknown baselines right away
         self.every_n_epochs, self.probe_size, self.time_budget = every_n_epochs, probe_size, time_budget
         self.feature_names, self.on_error, self.dataloader_idx = feature_names, on_error, dataloader_idx

@@ -103,6 +103,7 @@ class Output:
                 graph.redundancy(gamma),
                 step=step,
                 subtitle=f"{when} · mean over {graph.provenance.get('n_graphs', 1)} samples",
+                scores=_scores(graph),
                 image=None if example is None else example.image,
                 segments=None if example is None else example.segments,
             )
@@ -116,6 +117,7 @@ class Output:
                 step=step,
                 title=f"Sample {sample.index}: why “{said}”{truth}",
                 subtitle=when,
+                scores=_scores(sample.graph),
                 image=sample.image,
                 segments=sample.segments,
             )
@@ -143,6 +145,7 @@ class Output:
                 "seed": settings.seed,
                 "budget": settings.budget,
                 "explainers": list(findings.curves),
+                "baseline_budget": settings.baseline_budget,
                 "skipped": findings.skipped,
             },
             "versions": software_versions(),
@@ -162,14 +165,13 @@ class Output:
                 }
                 for s in findings.samples
             ],
-            "cost": dict(cost),
+            "cost": {**cost, "evaluations_per_sample": findings.n_evaluations},
         }
 
 
 def _describe(graph: ExplanationGraph, h: RedundancyGraph) -> dict[str, Any]:
     """Rankings and groups by name."""
-    names = graph.names
-    scores = graph.ranking(personalized=graph.shapley is not None)
+    names, scores = graph.names, _scores(graph)
     order = graph.order(personalized=graph.shapley is not None)
     return {
         "ranking": [{"player": names[k], "score": float(scores[k])} for k in order],
@@ -179,6 +181,11 @@ def _describe(graph: ExplanationGraph, h: RedundancyGraph) -> dict[str, Any]:
         "density": h.density,
         "n_undecided": int(h.n_undecided),
     }
+
+
+def _scores(graph: ExplanationGraph) -> NDArray[np.float64]:
+    """The ranking that the metrics judge."""
+    return graph.ranking(personalized=graph.shapley is not None)
 
 
 def _arrays(samples: Sequence[ExplainedSample]) -> dict[str, NDArray[Any]]:
