@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 
 from bivshap_lightning.behavior import Behavior, BehaviorFunction, BehaviorName, Link, detect_link, resolve_target
 from bivshap_lightning.coalitions import Block, unique
-from bivshap_lightning.model import Model
+from bivshap_lightning.model import Model, is_out_of_memory
 from bivshap_lightning.players import Players
 from bivshap_lightning.removal import Removal
 
@@ -64,6 +64,7 @@ class Game:
         target: (B,) what is explained.
         behavior: how scores are read.
         removal: what stands in for absent players.
+        additional_forward_args: further arguments of the model, as a tuple.
         n_evaluations: (B,) model rows spent so far.
         rows_per_call: the largest number of rows in one forward pass.
 
@@ -93,7 +94,7 @@ class Game:
         self.inputs = _check_inputs(tuple(self._model.place(_as_tensor(x)) for x in given))
         self.n_samples, self.device = self.inputs[0].shape[0], self.inputs[0].device
         extra = additional_forward_args
-        self._extra = () if extra is None else extra if isinstance(extra, tuple) else (extra,)
+        self.additional_forward_args = () if extra is None else extra if isinstance(extra, tuple) else (extra,)
         self.players = Players.from_mask(self.inputs, _as_tensors(feature_mask))
         self.n_players, self.player_counts = self.players.n_players, self.players.counts
         if self.n_players == 0:
@@ -171,9 +172,9 @@ class Game:
 
         def utility(*arguments: Tensor) -> Tensor:
             *inputs, samples = arguments
-            self.n_evaluations += torch.bincount(samples, minlength=self.n_samples)
+            self._count(torch.bincount(samples, minlength=self.n_samples))
             block = Block(samples.new_empty(0), samples)
-            extra = tuple(self._repeat(value, block, 1) for value in self._extra)
+            extra = tuple(self._repeat(value, block, 1) for value in self.additional_forward_args)
             return self._utility(self._model(tuple(inputs), extra), samples)
 
         with self._model.visit(gradients=True):
@@ -238,8 +239,10 @@ class Game:
         with self._model.visit():  # one visit, because each starts from the same random numbers
             first, second = (self._sweep(whole, lambda scores, samples: scores)[:, 0].clone() for _ in range(2))
             is_stochastic = not torch.allclose(first, second, rtol=1e-4, atol=1e-5, equal_nan=True)
-            culprit = self._model.find_stochastic_module(self.inputs, self._extra) if is_stochastic else None
-        self.n_evaluations += 2
+            culprit = (
+                self._model.find_stochastic_module(self.inputs, self.additional_forward_args) if is_stochastic else None
+            )
+        self._count(2)
         self._check_finite(first)
         if is_stochastic:
             raise ValueError(
@@ -301,9 +304,9 @@ class Game:
         values = values.clone()  # an ordinary tensor again, which later code may put through autograd
         self._check_finite(values)
         if block.samples is None:
-            self.n_evaluations += len(block)
+            self._count(len(block))
         else:
-            self.n_evaluations += torch.bincount(block.samples, minlength=self.n_samples)
+            self._count(torch.bincount(block.samples, minlength=self.n_samples))
         return values if n_rows == 1 else values.unflatten(dim, (-1, n_rows)).mean(dim=dim + 1)
 
     def _check_finite(self, values: Tensor) -> None:
@@ -313,6 +316,10 @@ class Game:
                 f"{values.numel()}. Check the model on inputs where players are removed ({self.removal.description}); "
                 "logarithms of a probability of 0 or 1 are infinite, behavior='probability' is not."
             )
+
+    def _count(self, n_rows: int | Tensor) -> None:
+        # Not in place: a game made in inference mode may be played outside it.
+        self.n_evaluations = self.n_evaluations + n_rows
 
     def _sweep(self, block: Block, read: Read, bar: tqdm[Any] | None = None) -> Tensor:
         """Run a block in chunks that fit into memory, halving them for good whenever one does not."""
@@ -326,7 +333,7 @@ class Game:
             try:
                 parts.append(self._read(chunk, read))
             except (MemoryError, RuntimeError) as error:
-                if not _is_out_of_memory(error) or self.rows_per_call == 1:
+                if not is_out_of_memory(error) or self.rows_per_call == 1:
                     raise
                 self.rows_per_call = max(1, len(chunk) * width // 2)
             else:
@@ -342,7 +349,7 @@ class Game:
         """One forward pass, read: (B, K, ...) or (K, ...)."""
         n, k = (self.n_samples, len(block)) if block.samples is None else (len(block), 1)
         rows = tuple(self._perturb(block, position).flatten(0, 1) for position in range(len(self.inputs)))
-        extra = tuple(self._repeat(value, block, k) for value in self._extra)
+        extra = tuple(self._repeat(value, block, k) for value in self.additional_forward_args)
         samples = block.samples
         if samples is None:
             samples = torch.arange(self.n_samples, device=self.device).repeat_interleave(k)
@@ -388,10 +395,6 @@ class Game:
         if not isinstance(value, Tensor) or value.dim() == 0 or value.shape[0] != self.n_samples:
             return value
         return value.repeat_interleave(k, dim=0) if block.samples is None else value.index_select(0, block.samples)
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
 def _as_tensor(value: Any) -> Tensor:

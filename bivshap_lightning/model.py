@@ -151,6 +151,16 @@ class Model:
         return steps
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on whatever device.
+
+    Example:
+        >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes cannot be multiplied"))
+        (True, False)
+    """
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
+
+
 def _entrance(model: Any) -> tuple[Callable[..., Any], str | None]:
     """How to call a model, and by which method when it is an estimator."""
     if not isinstance(model, nn.Module):

@@ -343,3 +343,13 @@ def test_gradients_flow_to_inputs_and_to_nothing_else():
     with game.differentiable() as utility:
         utility(inputs.clone().requires_grad_(), torch.tensor([0, 1]))
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_a_game_made_in_inference_mode_can_be_played_outside():
+    model = network()
+    with torch.inference_mode():
+        game = Game(model, torch.randn(2, 6, dtype=torch.float64))
+    assert game(all_coalitions(6)[None]).shape == (2, 64)
+    with game.differentiable() as utility:
+        x = game.inputs[0].clone().requires_grad_()
+        assert torch.autograd.grad(utility(x, torch.tensor([0, 1])).sum(), x)[0].shape == (2, 6)

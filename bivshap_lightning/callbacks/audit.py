@@ -7,8 +7,8 @@ The work of a process (:meth:`Audit.explain`) needs no other process and may fai
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ class ExplainedSample:
         graph: G.
         image: (C, H, W) if it is a picture.
         segments: (H, W) the player of each pixel of a picture.
-        scores: what the metrics say of our ranking, by metric.
+        words: one per player if it is a text.
     """
 
     index: int
@@ -79,7 +79,7 @@ class ExplainedSample:
     graph: ExplanationGraph
     image: NDArray[Any] | None = None
     segments: NDArray[Any] | None = None
-    scores: Mapping[str, float] = field(default_factory=dict)
+    words: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -114,16 +114,22 @@ class Audit:
         settings: what to compute.
         device: where metrics keep their sums.
         names: of the players, or None.
+        words_fn: turns the tokens of a sample that are players into words, or None.
         synchronize: metrics add up over processes (False if all processes explain the same samples).
     """
 
     def __init__(
-        self, settings: Settings, device: torch.device, names: Sequence[str] | None, *, synchronize: bool
+        self,
+        settings: Settings,
+        device: torch.device,
+        names: Sequence[str] | None = None,
+        words_fn: Callable[[Tensor], Sequence[str]] | None = None,
+        *,
+        synchronize: bool,
     ) -> None:
         self.settings = settings
-        self._names = names
-        budget = settings.baseline_budget
-        rivals = [captum_rival(b, n_evaluations=budget, seed=settings.seed) for b in settings.baselines]
+        self._names, self._words_fn = names, words_fn
+        rivals = [captum_rival(baseline, seed=settings.seed) for baseline in settings.baselines]
         self._rivals = {rival.name: rival for rival in rivals}
         options: dict[str, Any] = {"sync_on_compute": synchronize}
         self._rankings = {
@@ -154,13 +160,15 @@ class Audit:
             game = self._game(forward, batch)
             explanation = self._explain(game, deadline)
             self._spent[OURS] = self._spent.get(OURS, 0) + int(explanation.n_evaluations.sum())
-            graphs = [explanation.graph(b, self._names_of(game, b)) for b in range(len(explanation))]
+            words = [self._words_of(game, b) for b in range(len(explanation))]
+            names = [self._names_of(game, b) if w is None else _distinct(w) for b, w in enumerate(words)]
+            graphs = [explanation.graph(b, n) for b, n in enumerate(names)]
             for metric in RANKING_METRICS:
                 self._rankings[metric, OURS].update(game, graphs)
             self._mutual.update(game, graphs)
             self._directional.update(game, graphs)
             self._judge_rivals(game, deadline)
-            self._note(game, batch, places, explanation, graphs)
+            self._note(game, batch, places, explanation, graphs, words)
 
     def findings(self, gather: Gather) -> Findings:
         """Add up over all processes. Every process must call this."""
@@ -244,6 +252,9 @@ class Audit:
                 self.skipped[name] = "time_budget was used up"
                 continue
             before = int(game.n_evaluations.sum())
+            if self.settings.baseline_budget is not None:
+                least = 4 * game.n_players * game.removal.n_rows
+                rival = replace(rival, n_evaluations=max(self.settings.baseline_budget, least))
             try:
                 scores = rival.attribute(game)
             except ValueError as error:
@@ -252,6 +263,18 @@ class Audit:
             self._spent[name] = self._spent.get(name, 0) + int(game.n_evaluations.sum()) - before
             for metric in RANKING_METRICS:
                 self._rankings[metric, name].update(game, scores)
+
+    def _words_of(self, game: Game, b: int) -> list[str] | None:
+        """The words of a text, one per player, if there is a function that knows them."""
+        if self._words_fn is None:
+            return None
+        ids = game.players.ids[0][b if len(game.players.ids[0]) > 1 else 0]
+        is_player = ids < game.n_players
+        words = [str(word) for word in self._words_fn(game.inputs[0][b].flatten()[is_player])]
+        n = int(game.player_counts[b])
+        if len(words) != n:
+            raise ValueError(f"`words_fn` must return a word for each of {n} players, got {len(words)}.")
+        return words
 
     def _names_of(self, game: Game, b: int) -> Sequence[str] | None:
         n = int(game.player_counts[b])
@@ -275,6 +298,7 @@ class Audit:
         places: Sequence[int],
         explanation: Explanation,
         graphs: Sequence[ExplanationGraph],
+        words: Sequence[list[str] | None],
     ) -> None:
         """Remember samples, errors and cost; here, after the work, numbers leave the device."""
         off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
@@ -299,6 +323,7 @@ class Audit:
                     graph=graphs[b],
                     image=image,
                     segments=segments,
+                    words=words[b],
                 )
             )
 
@@ -311,6 +336,16 @@ def _without_padding(masks: tuple[Tensor, ...], batch: Batch) -> tuple[Tensor, .
     kept = hidden.bool()
     ids = (kept.long().cumsum(dim=1) - 1).masked_fill(~kept, -1)
     return (ids.view(*ids.shape, *[1] * (batch.inputs[0].dim() - 2)).expand(batch.inputs[0].shape),)
+
+
+def _distinct(words: Sequence[str]) -> list[str]:
+    """Words as names: one that occurs again gets a number."""
+    seen: dict[str, int] = {}
+    names = []
+    for word in words:
+        seen[word] = seen.get(word, 0) + 1
+        names.append(word if seen[word] == 1 else f"{word} ({seen[word]})")
+    return names
 
 
 def _array(result: Mapping[str, Tensor], name: str) -> NDArray[Any]:

@@ -55,7 +55,8 @@ class BivShapCallback(EitherCallback):
         time_budget: seconds per audit; evaluations are cut down and baselines left out to meet it. The accuracy that
             was reached is ``bivshap/estimate/standard_error``.
         baselines: Captum methods to compare with, by name or instance.
-        baseline_budget: model rows per sample for each of them; None for Captum's habits, which can take long.
+        baseline_budget: model rows per sample for each of them, but at least four per player; None for Captum's
+            habits, which can take long.
         method: as in :class:`~bivshap_lightning.BivariateShapley`.
         behavior: as there.
         target: None for the predicted class, "label" for the class in the data, or an index.
@@ -69,6 +70,8 @@ class BivShapCallback(EitherCallback):
         seed: of the choice of samples and of the coalitions, which are the same in every epoch.
         input_fn: finds the inputs in a batch: returns them, or (inputs, labels).
         forward_fn: called as ``forward_fn(module, *inputs)`` instead of the module itself; returns scores (N, C).
+        words_fn: for texts: turns the tokens (n,) of a sample into n words, such as a tokenizer's
+            ``convert_ids_to_tokens``; pictures then show the sentence.
         dataloader_idx: which of several validation dataloaders is explained.
         n_panel_samples: samples that get a picture.
         n_panel_classes: classes that get pictures and tables.
@@ -108,6 +111,7 @@ class BivShapCallback(EitherCallback):
         seed: int = 0,
         input_fn: Callable[[Any], Any] | None = None,
         forward_fn: Callable[..., Any] | None = None,
+        words_fn: Callable[[Any], Sequence[str]] | None = None,
         dataloader_idx: int = 0,
         n_panel_samples: int = 4,
         n_panel_classes: int = 10,
@@ -139,10 +143,10 @@ class BivShapCallback(EitherCallback):
             feature_mask=feature_mask,
             perturbations_per_eval=perturbations_per_eval,
         )
-        Audit(self.settings, torch.device("cpu"), None, synchronize=False)  # refuses unknown baselines right away
+        Audit(self.settings, torch.device("cpu"), synchronize=False)  # refuses unknown baselines right away
         self.every_n_epochs, self.probe_size, self.time_budget = every_n_epochs, probe_size, time_budget
         self.feature_names, self.on_error, self.dataloader_idx = feature_names, on_error, dataloader_idx
-        self.input_fn, self.forward_fn = input_fn, forward_fn
+        self.input_fn, self.forward_fn, self.words_fn = input_fn, forward_fn, words_fn
         self.output = Output(class_names, n_panel_samples, n_panel_classes, write_panels, write_record)
         self.findings: Findings | None = None
         self.history: list[dict[str, Any]] = []
@@ -160,12 +164,18 @@ class BivShapCallback(EitherCallback):
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps: which samples are explained, and the history."""
         keys = {stage: list(probe.keys) for stage, probe in self._probes.items() if probe.is_chosen}
-        return {"probe_keys": {**self._wanted, **keys}, "history": self.history, "logged": self._logged}
+        return {
+            "probe_keys": {**self._wanted, **keys},
+            "history": self.history,
+            "logged": self._logged,
+            "layouts": self.output.state_dict(),
+        }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take up the same samples and the history again."""
         self._wanted = {stage: list(keys) for stage, keys in state_dict["probe_keys"].items()}
         self.history, self._logged = list(state_dict["history"]), dict(state_dict["logged"])
+        self.output.load_state_dict(state_dict["layouts"])
         self._probes = {}
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -237,7 +247,8 @@ class BivShapCallback(EitherCallback):
         if _any_process(trainer, own):
             self._probes.pop(stage, None)
             return own or RuntimeError(ELSEWHERE)
-        audit = Audit(self.settings, pl_module.device, self.feature_names, synchronize=not is_sharded(trainer))
+        together = not is_sharded(trainer)
+        audit = Audit(self.settings, pl_module.device, self.feature_names, self.words_fn, synchronize=together)
         deadline = math.inf if self.time_budget is None else start + self.time_budget
         with torch.inference_mode(False), torch.no_grad():
             probe = self._chosen_probe(trainer, stage)

@@ -32,7 +32,8 @@ class Output:
     ) -> None:
         self._class_names, self._n_samples, self._n_classes = class_names, n_samples, n_classes
         self._write_panels, self._write_record = write_panels, write_record
-        self._panels: dict[int | str, Panels] = {}
+        self._panels: dict[str, tuple[Any, Panels]] = {}
+        self._layouts: dict[str, Any] = {}
 
     def write(
         self,
@@ -59,14 +60,29 @@ class Output:
                 self._draw(self._panels_of(destination), findings, classes, settings.gamma, run)
         if self._write_record:
             name = f"{run['stage']}_epoch{run['epoch']:04d}_step{run['step']:07d}.json"
-            fields = self._fields(findings, classes, settings, run, cost)
+            fields = self.fields(findings, settings, run, cost)
             save_audit(directory / name, fields, _arrays(findings.samples))
 
+    def state_dict(self) -> dict[str, Any]:
+        """The layouts of all pictures, so that they do not jump when a run is resumed."""
+        panels = [panels for _, panels in self._panels.values()]
+        return panels[0].state_dict() if panels else self._layouts
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take up the layouts again."""
+        self._panels, self._layouts = {}, dict(state_dict)
+
     def _panels_of(self, destination: Any) -> Panels:
-        key = str(destination) if isinstance(destination, Path) else id(destination)
-        if key not in self._panels:
-            self._panels[key] = Panels(destination)
-        return self._panels[key]
+        """The panels of a writer or folder; a new writer to the same place goes on with the same layouts."""
+        key = str(destination if isinstance(destination, Path) else destination.log_dir)
+        known, panels = self._panels.get(key, (None, None))
+        if panels is None or known is not destination:
+            layouts = panels.state_dict() if panels is not None else self.state_dict()
+            panels = Panels(destination)
+            if layouts:
+                panels.load_state_dict(layouts)
+            self._panels[key] = (destination, panels)
+        return panels
 
     def class_name(self, index: float | None) -> str:
         """The name of a class."""
@@ -120,20 +136,18 @@ class Output:
                 scores=_scores(sample.graph),
                 image=sample.image,
                 segments=sample.segments,
+                words=sample.words,
             )
         panels.write_curves(findings.curves, step=step, subtitle=when)
 
     def _belongs(self, sample: ExplainedSample, name: str) -> bool:
         return self.class_name(sample.target if sample.label is None else sample.label) == name
 
-    def _fields(
-        self,
-        findings: Findings,
-        classes: Mapping[str, ExplanationGraph],
-        settings: Settings,
-        run: Mapping[str, Any],
-        cost: Mapping[str, float],
+    def fields(
+        self, findings: Findings, settings: Settings, run: Mapping[str, Any], cost: Mapping[str, float]
     ) -> dict[str, Any]:
+        """Everything of a record but the arrays."""
+        classes = self._classes(findings.samples)
         described = {name: _describe(g, g.redundancy(settings.gamma)) for name, g in classes.items()}
         return {
             "configuration": {

@@ -168,16 +168,17 @@ def test_gradient_baselines_work_under_inference_mode(tmp_path):
 
 
 def test_resuming_continues_history_with_the_same_samples(tmp_path):
-    first = BivShapCallback(**SOME)
+    first = BivShapCallback(**PANELS)
     checkpoint = ModelCheckpoint(tmp_path, filename="last")
     run = trainer(tmp_path, first, checkpoint, enable_checkpointing=True, max_epochs=2)
     run.fit(Module(), train_loader(), valid_loader())
-    second = BivShapCallback(**SOME)
+    second = BivShapCallback(**PANELS)
     resumed = trainer(tmp_path, second, ModelCheckpoint(tmp_path), enable_checkpointing=True, max_epochs=4)
     resumed.fit(Module(), train_loader(), valid_loader(batch_size=7), ckpt_path=checkpoint.best_model_path)
     assert [h["epoch"] for h in second.history] == [0, 1, 2, 3]
     assert second.history[:2] == first.history
     assert second._probes["validate"].keys == first._probes["validate"].keys
+    assert second.output.state_dict().keys() == first.output.state_dict().keys()
 
 
 def test_monitors_see_the_numbers(tmp_path):
@@ -299,6 +300,18 @@ def test_hugging_face_batches(tmp_path):
     tokens = Tokens()
     lengths = {int(n) for n in tokens.attention.sum(dim=1)}
     assert {s.graph.n_players for s in callback.findings.samples} <= lengths
+
+
+def test_texts_are_drawn_as_words(tmp_path):
+    callback = BivShapCallback(**PANELS, words_fn=lambda ids: [f"word{int(i)}" for i in ids], n_panel_classes=1)
+    loader = DataLoader(Tokens(), batch_size=8)
+    fit(tmp_path, callback, TextModule(), loader, loader, max_epochs=1)
+    sample = callback.findings.samples[0]
+    assert all(w.startswith("word") for w in sample.words)
+    assert len(sample.words) == sample.graph.n_players
+    assert list((tmp_path / "bivshap").rglob("sample/*/graphs/*.png"))
+    with pytest.raises(ValueError, match=r"`words_fn` must return a word for each of \d players, got 1"):
+        fit(tmp_path, BivShapCallback(**SOME, words_fn=lambda ids: ["one"]), TextModule(), loader, loader)
 
 
 def test_baselines_that_cannot_play_are_left_out_and_named(tmp_path):

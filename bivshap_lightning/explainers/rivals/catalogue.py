@@ -1,0 +1,118 @@
+"""Which of Captum's methods can play a game, and what their ``attribute`` accepts.
+
+Nothing here is a list: Captum's classes and signatures are read, so a method that a new release brings plays as well.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Collection
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+# The game supplies these; nobody else may.
+FROM_THE_GAME = ("inputs", "baselines", "target", "additional_forward_args", "feature_mask")
+NICKNAMES = {"shapley_value_sampling": "shapley_sampling"}
+
+
+def captum_methods() -> tuple[str, ...]:
+    """Names by which Captum's methods can be called upon, sorted.
+
+    Example:
+        >>> captum_methods()[:4]
+        ('feature_ablation', 'gradient_shap', 'input_x_gradient', 'integrated_gradients')
+    """
+    return tuple(sorted(name for name, method in _all_methods().items() if why_not(method) is None))
+
+
+def captum() -> Any:
+    """The module ``captum.attr``, imported only when a rival is asked for."""
+    return import_module("captum.attr")
+
+
+def find_method(name: str) -> type:
+    """The class behind a name, refusing names that are unknown."""
+    found = _all_methods().get(NICKNAMES.get(name, name))
+    if found is None:
+        raise ValueError(
+            f"`method` must be one of {captum_methods()}, got {name!r}. Or pass an attribution object of Captum."
+        )
+    return found
+
+
+def name_of(method: type) -> str:
+    """A class by its name in snake case.
+
+    Example:
+        >>> class InputXGradient: ...
+        >>> name_of(InputXGradient)
+        'input_x_gradient'
+    """
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", method.__name__).lower()
+    return NICKNAMES.get(name, name)
+
+
+def why_not(method: type, given: Collection[str] = ()) -> str | None:
+    """Why a class cannot be built around a game, or None if it can.
+
+    Args:
+        method: a class of Captum.
+        given: arguments of ``attribute`` that the user supplies.
+    """
+    attr = captum()
+    if not hasattr(method, "attribute") or not issubclass(
+        method, (attr.PerturbationAttribution, attr.GradientAttribution)
+    ):
+        return "it is neither a perturbation method nor a gradient method"
+    if issubclass(method, (attr.LayerAttribution, attr.NeuronAttribution)):
+        return "it looks into layers of one model"
+    if issubclass(method, attr.FeaturePermutation):
+        return "it shuffles values between samples instead of removing players"
+    needs = [p for p in _required(method) if p != "forward_func"]
+    if needs:
+        return f"it is built from {', '.join(f'`{p}`' for p in needs)}, not from a function alone"
+    missing = missing_arguments(method, given)
+    return f"its `attribute` also needs {', '.join(f'`{p}`' for p in missing)}" if missing else None
+
+
+def missing_arguments(method: Any, given: Collection[str]) -> list[str]:
+    """Arguments without which ``attribute`` cannot be called, beyond those of the game and those given."""
+    parameters = accepted_arguments(method)
+    return [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        and name not in (*FROM_THE_GAME, *given)
+    ]
+
+
+def accepted_arguments(method: Any) -> dict[str, inspect.Parameter]:
+    """Parameters of ``attribute`` by name, with those of the method that a noise tunnel leads to."""
+    parameters = dict(inspect.signature(method.attribute).parameters)
+    parameters.pop("self", None)
+    inner = getattr(method, "attribution_method", None)
+    return parameters if inner is None else {**accepted_arguments(inner), **parameters}
+
+
+def require_scikit_learn(method: Any, name: str) -> None:
+    """Refuse a method that fits a linear model when scikit-learn is missing, before anything is evaluated."""
+    kind = method if isinstance(method, type) else type(method)
+    if issubclass(kind, captum().Lime) and find_spec("sklearn") is None:
+        raise ImportError(
+            f"`{name}` must find scikit-learn, got no such module. "
+            "Install it with `pip install bivshap_lightning[trees]`."
+        )
+
+
+def _all_methods() -> dict[str, type]:
+    attr = captum()
+    found = [value for value in vars(attr).values() if inspect.isclass(value) and issubclass(value, attr.Attribution)]
+    return {name_of(value): value for value in found}
+
+
+def _required(method: type) -> list[str]:
+    parameters = list(inspect.signature(method).parameters.values())
+    return [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
