@@ -121,6 +121,8 @@ class Behavior:
         return probabilities.argmax(dim=1)
 
     def _probability(self, scores: Tensor, target: Tensor) -> Tensor:
+        if self.link == "softmax" and scores.shape[1] == 2:
+            return (2 * _pick(scores, target) - scores.sum(dim=1)).sigmoid()  # the same, and much faster
         if self.link == "softmax":
             return (_pick(scores, target) - scores.logsumexp(dim=1)).exp()
         if scores.shape[1] > 1:

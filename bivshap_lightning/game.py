@@ -205,6 +205,10 @@ class Game:
                 f"`game` must be a classification to predict classes, got behavior {self.behavior.label!r} of a value. "
                 "Use a metric of utilities instead, or another `behavior`."
             )
+        if self.behavior.link == "softmax" and self.removal.n_rows == 1:
+            # The likeliest class has the largest score; the sum keeps NaN and infinity visible to the check of values.
+            decided = self._evaluate(masks, lambda scores, samples: scores.argmax(dim=1) + 0 * scores.sum(dim=1))
+            return decided.long()
         p = self._evaluate(masks, lambda scores, samples: self.behavior.probabilities(scores))
         target = self.target.repeat_interleave(p.shape[1])
         labels_are_independent = self.behavior.link == "sigmoid" and self.n_outputs > 1

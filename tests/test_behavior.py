@@ -23,6 +23,11 @@ def test_softmax(name, expected):
     torch.testing.assert_close(Behavior(name, "softmax")(SCORES, TARGET), expected)
 
 
+def test_two_classes():
+    scores, target = torch.tensor([[0.3, -1.2], [40.0, -60.0]], dtype=torch.float64), torch.tensor([1, 0])
+    torch.testing.assert_close(Behavior("probability", "softmax")(scores, target), scores.softmax(1)[range(2), target])
+
+
 @pytest.mark.parametrize("target", [0, 1])
 def test_one_logit(target):
     scores, index = torch.tensor([[1.3], [-0.4]], dtype=torch.float64), torch.full((2,), target)

@@ -218,6 +218,9 @@ def test_predictions_and_targets():
     whole = torch.ones(1, 1, 6, dtype=torch.bool)
     assert torch.equal(game.target, model(inputs).argmax(dim=1))
     assert torch.equal(game.predict(whole)[:, 0], game.target)
+    broken = Game(lambda x: (x / x.sum(dim=1, keepdim=True))[:, :3], inputs.abs())
+    with pytest.raises(ValueError, match="`model` must give finite values"):
+        broken.predict(~whole)
     labels = Game(model, inputs, link="sigmoid", target=1)
     assert torch.equal(labels.predict(whole)[:, 0], (model(inputs)[:, 1] >= 0).long())
     regression = Game(model, inputs, behavior=lambda s, t: s[:, 0])

@@ -6,8 +6,8 @@ Written with gains, ``E2[i, j]`` is a sum over coalition sizes s of a mean over 
 
 That is linear in u, so u is split into a fit and a residual. The fit is additive with effects that may change with
 the size of the coalition, ``sum_i (a_i + b_i (|S| - 1)) [i in S]``, the Shapley-kernel-weighted least squares
-solution; it consists of single and pair effects, whose E2 is known exactly (identities 1 and 6 of the method). Only the
-residual is left to the sampled means. The paper regresses every column of E2 on u itself; the same coalitions
+solution; it consists of single and pair effects, whose E2 is known exactly. Only the residual is left to the sampled
+means. The paper regresses every column of E2 on u itself; the same coalitions
 then give a markedly larger error, because most of the noise lies in what the fit takes out.
 
 The design enumerates sizes that it can afford and draws the others, in complementary pairs, equally often: the
