@@ -150,6 +150,8 @@ class BivShapCallback(EitherCallback):
         self.output = Output(class_names, n_panel_samples, n_panel_classes, write_panels, write_record)
         self.findings: Findings | None = None
         self.history: list[dict[str, Any]] = []
+        self._run: dict[str, Any] = {}
+        self._cost: dict[str, float] = {}
         self._logged: dict[str, float] = {}
         self._probes: dict[str, Probe] = {}
         self._wanted: dict[str, list[str]] = {}
@@ -233,10 +235,10 @@ class BivShapCallback(EitherCallback):
             self._triggered = False
             start = time.perf_counter()
             error = self._audit(trainer, pl_module, stage, start)
-            self._settle(trainer, error)
+            if error is None:
+                error = self._publish(trainer, stage, start)
             self._logged["bivshap/failed"] = 0.0 if error is None else 1.0
-            if error is None and self.findings is not None:
-                self._publish(trainer, stage, start)
+            self._settle(trainer, error)
         for name, value in self._logged.items():
             # Equal on all processes; synchronised all the same, which keeps Lightning from advising to do so.
             pl_module.log(name, torch.tensor(value, device=pl_module.device), sync_dist=trainer.world_size > 1)
@@ -298,12 +300,12 @@ class BivShapCallback(EitherCallback):
             "Pass on_error='raise' to stop here, or leave the callback out."
         )
 
-    def _publish(self, trainer: Any, stage: str, start: float) -> None:
-        """Numbers for the log, then, on rank zero, panels, record and one line."""
+    def _publish(self, trainer: Any, stage: str, start: float) -> BaseException | None:
+        """Numbers for the log, then, on rank zero, panels, record and one line. Returns the error if that failed."""
         findings = cast(Findings, self.findings)
         self._logged |= {name: value for name, (value, _) in findings.numbers.items()}
-        step = logged_step(trainer)
-        run = {
+        step, directory = logged_step(trainer), self._directory(trainer)
+        self._run = {
             "stage": stage,
             "epoch": trainer.current_epoch,
             "step": step,
@@ -312,20 +314,31 @@ class BivShapCallback(EitherCallback):
             "probe_size": self.probe_size,
             "probe_keys": list(self._probes[stage].keys),
         }
-        directory = self._directory(trainer)
-        cost = self._cost(findings, start)
+        self._cost = self._cost_of(findings, start)
+        own: BaseException | None = None
         if trainer.is_global_zero and directory is not None:
-            writers = tensorboard_writers(trainer)
-            self.output.write(findings, self.settings, run, cost, directory, writers)
-            cost = self._cost(findings, start)
-        cost = gather_objects(trainer, cost)[0]
-        self._logged |= {f"bivshap/cost/{name}": value for name, value in cost.items()}
-        self.history.append(
-            {"epoch": trainer.current_epoch, "step": step, "stage": stage, "numbers": dict(self._logged)}
-        )
-        rank_zero_info(_summary(findings, cost, trainer.current_epoch))
+            try:
+                self.output.write(
+                    findings, self.settings, self._run, self._cost, directory, tensorboard_writers(trainer)
+                )
+            except Exception as error:
+                own = error
+        if _any_process(trainer, own):
+            return own or RuntimeError(ELSEWHERE)
+        self._cost = gather_objects(trainer, self._cost_of(findings, start))[0]
+        self._logged |= {f"bivshap/cost/{name}": value for name, value in self._cost.items()}
+        numbers = dict(self._logged) | {"bivshap/failed": 0.0}
+        self.history.append({"epoch": trainer.current_epoch, "step": step, "stage": stage, "numbers": numbers})
+        rank_zero_info(_summary(findings, self._cost, trainer.current_epoch))
+        return None
 
-    def _cost(self, findings: Findings, start: float) -> dict[str, float]:
+    def record(self) -> dict[str, Any]:
+        """What the record of the last audit says, without the arrays."""
+        if self.findings is None:
+            raise RuntimeError("`record` must be asked for after an audit, got none so far.")
+        return self.output.fields(self.findings, self.settings, self._run, self._cost)
+
+    def _cost_of(self, findings: Findings, start: float) -> dict[str, float]:
         seconds = time.perf_counter() - start
         epoch = start - self._epoch_start if self._epoch_start is not None else 0.0
         return {

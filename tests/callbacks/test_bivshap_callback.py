@@ -351,6 +351,17 @@ def test_failures_leave_training_alone(tmp_path):
         fit(tmp_path, BivShapCallback(probe_size=3, on_error="raise"), Broken())
 
 
+def test_a_failure_to_write_is_a_failure_too(tmp_path):
+    """The numbers are logged all the same."""
+    (tmp_path / "bivshap").write_text("a file where the folder of records should be")
+    with pytest.warns(UserWarning, match="could not audit epoch 0; training goes on"):
+        run = fit(tmp_path, BivShapCallback(**SOME | {"on_error": "warn"}), max_epochs=1)
+    assert run.callback_metrics["bivshap/failed"] == 1
+    assert "bivshap/posthoc_accuracy/ours" in run.callback_metrics
+    with pytest.raises(OSError, match="bivshap"):
+        fit(tmp_path, BivShapCallback(**SOME), max_epochs=1)
+
+
 def test_time_budget_cuts_evaluations_and_says_what_was_reached(tmp_path):
     generous = BivShapCallback(**SOME | {"method": "sampling", "budget": 2000})
     fit(tmp_path, generous, max_epochs=1)
@@ -452,6 +463,9 @@ def test_the_record_says_everything(tmp_path):
     assert load_arrays(path)["weights"].shape == (6, 6, 6)
     np.testing.assert_allclose(load_arrays(path)["weights"][0], callback.findings.samples[0].graph.weights, atol=1e-7)
     assert json.loads(path.read_text())["kind"] == "bivshap_lightning.Audit"
+    assert callback.record()["metrics"] == record["metrics"]
+    with pytest.raises(RuntimeError, match="`record` must be asked for after an audit"):
+        BivShapCallback().record()
     assert not list((tmp_path / "bivshap").glob(".*"))
 
 
