@@ -159,6 +159,11 @@ class BivShapCallback(EitherCallback):
         self._triggered = False
         self._epoch_start: float | None = None
 
+    @property
+    def failed(self) -> bool:
+        """Whether the last audit failed."""
+        return self._logged.get("bivshap/failed", 0.0) > 0
+
     def trigger(self) -> None:
         """Audit after the next validation epoch, whatever the schedule says."""
         self._triggered = True

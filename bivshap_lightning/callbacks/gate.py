@@ -1,0 +1,140 @@
+"""`RedundancyGate`: the rules of the release gate, judged in the training loop after every audit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+
+from bivshap_lightning.callbacks.audit import Findings
+from bivshap_lightning.callbacks.bivshap import BivShapCallback
+from bivshap_lightning.callbacks.lightning import (
+    EitherCallback,
+    MisconfigurationException,
+    gather_objects,
+    rank_zero_warn,
+)
+from bivshap_lightning.gate import GateError, Rule, Verdict, judge
+from bivshap_lightning.gate.evidence import load_record
+from bivshap_lightning.gate.rules import as_rules
+from bivshap_lightning.graph.storage import FORMAT_VERSION
+from bivshap_lightning.report import KIND
+
+TAG = "bivshap/gate/passed"
+
+
+class RedundancyGate(EitherCallback):
+    """Judges each audit of :class:`BivShapCallback` by the same rules as `bivshap gate`, and logs the verdict.
+
+    Logged as ``bivshap/gate/passed``, 1 or 0, so that `ModelCheckpoint` and `EarlyStopping` can monitor it. In epochs
+    without an audit the last verdict is logged again. An audit that failed, or whose numbers the rules do not find,
+    does not pass.
+
+    Args:
+        rules: the path of a rules file, or rules.
+        on_fail: "log" only logs and warns; "stop" ends training after this epoch, "raise" at once, on all processes.
+        against: the record of the previous model, or its path; rules about changes need it.
+
+    Attributes:
+        verdict: the last one, None before the first audit; a checkpoint keeps it.
+        reason: why it did not pass, by rule; empty if it did.
+
+    Example:
+        >>> from pytorch_lightning import Trainer
+        >>> from bivshap_lightning.gate import Rule
+        >>> gate = RedundancyGate([Rule(metric="bivshap/redundancy/accuracy_with_representatives", min=0.8)])
+        >>> trainer = Trainer(callbacks=[BivShapCallback(), gate], logger=False, accelerator="cpu")
+    """
+
+    def __init__(
+        self,
+        rules: str | os.PathLike[str] | Sequence[Rule],
+        *,
+        on_fail: Literal["log", "stop", "raise"] = "log",
+        against: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        if on_fail not in ("log", "stop", "raise"):
+            raise ValueError(f"`on_fail` must be 'log', 'stop' or 'raise', got {on_fail!r}.")
+        self.rules, self.on_fail = as_rules(rules), on_fail
+        # Read now: other processes may run elsewhere, and a missing file should not wait for the first audit.
+        self.against = load_record(against) if isinstance(against, str | os.PathLike) else against
+        changes = [rule.name for rule in self.rules if rule.needs_previous]
+        if changes and self.against is None:
+            raise ValueError(f"`against` must be a previous record for rules about changes, got None for {changes}.")
+        self.verdict: Verdict | None = None
+        self._judged: Findings | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why the last verdict is no pass; empty if it is one."""
+        return "" if self.verdict is None else self.verdict.reason
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps: the last verdict."""
+        return {"verdict": None if self.verdict is None else self.verdict.to_json()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take up the last verdict again."""
+        text = state_dict["verdict"]
+        self.verdict = None if text is None else Verdict.from_json(text)
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Refuse a Trainer in which there is nothing to judge, or only after the gate."""
+        audits = [k for k, callback in enumerate(trainer.callbacks) if isinstance(callback, BivShapCallback)]
+        if len(audits) != 1:
+            raise MisconfigurationException(
+                f"RedundancyGate must find one BivShapCallback among the Trainer's callbacks, got {len(audits)}. "
+                "Pass Trainer(callbacks=[BivShapCallback(), RedundancyGate(...)])."
+            )
+        if audits[0] > trainer.callbacks.index(self):
+            raise MisconfigurationException(
+                "RedundancyGate must come after BivShapCallback, got it before: it would judge the audit of an earlier "
+                "epoch. Swap the two in Trainer(callbacks=[...])."
+            )
+
+    def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Judge the audit of this epoch, if there was one, and log."""
+        if not trainer.sanity_checking:
+            self._end_of_epoch(trainer, pl_module)
+
+    def on_test_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Judge the audit, and log."""
+        self._end_of_epoch(trainer, pl_module)
+
+    def _end_of_epoch(self, trainer: Any, pl_module: Any) -> None:
+        audit = next(c for c in trainer.callbacks if isinstance(c, BivShapCallback))
+        verdict = self._new_verdict(trainer, audit)
+        # Findings are equal on all processes; rank zero's verdict is everybody's all the same.
+        verdict = gather_objects(trainer, verdict)[0]
+        if verdict is not None:
+            self.verdict = verdict
+        passed = self.verdict is not None and self.verdict.passed
+        value = torch.tensor(float(passed), device=pl_module.device)
+        pl_module.log(TAG, value, sync_dist=trainer.world_size > 1)
+        if verdict is not None and not passed:
+            self._settle(trainer, verdict)
+
+    def _new_verdict(self, trainer: Any, audit: BivShapCallback) -> Verdict | None:
+        """The verdict over an audit of this epoch; None if none was due."""
+        if audit.failed:
+            return Verdict(error=f"the audit of epoch {trainer.current_epoch} failed, so there is no evidence")
+        if audit.findings is None:
+            return None if self.verdict else Verdict(error="there has been no audit yet, so there is no evidence")
+        if audit.findings is self._judged:
+            return None
+        self._judged = audit.findings
+        try:
+            return judge({"kind": KIND, "version": FORMAT_VERSION, **audit.record()}, self.rules, self.against)
+        except GateError as error:
+            return Verdict(error=str(error))
+
+    def _settle(self, trainer: Any, verdict: Verdict) -> None:
+        message = f"RedundancyGate, epoch {trainer.current_epoch}: {verdict.to_text()}"
+        if self.on_fail == "raise":
+            raise RuntimeError(message)
+        if self.on_fail == "stop":
+            trainer.should_stop = True
+        rank_zero_warn(message)

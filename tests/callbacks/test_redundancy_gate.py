@@ -1,0 +1,281 @@
+"""The gate in real Trainers: the verdicts of the command line, and what follows from them."""
+
+import re
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+from torch.utils.data import DataLoader
+
+from bivshap_lightning.callbacks import BivShapCallback, RedundancyGate
+from bivshap_lightning.callbacks.lightning import MisconfigurationException
+from bivshap_lightning.gate import GateError, Rule, Verdict, judge
+from bivshap_lightning.gate.evidence import RATIOS, Evidence
+from bivshap_lightning.report import load_audit
+from tests.callbacks.modules import DataModule, Faulty, Module, TextModule, Tokens, train_loader, valid_loader
+
+SOME = {"probe_size": 6, "baselines": ("feature_ablation",), "budget": 64, "write_panels": False}
+TAG = "bivshap/gate/passed"
+ACCURACY = "bivshap/redundancy/accuracy_with_representatives"
+EASY, IMPOSSIBLE = [Rule(metric=ACCURACY, min=0.1)], [Rule(metric="bivshap/redundancy/n_independent", min=100)]
+
+
+def trainer(folder: Path, *callbacks, **kwargs) -> pl.Trainer:
+    options = {
+        "max_epochs": 2, "accelerator": "cpu", "devices": 1, "default_root_dir": folder, "logger": False,
+        "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False,
+    } | kwargs  # fmt: skip
+    return pl.Trainer(callbacks=list(callbacks), **options)
+
+
+def fit(folder: Path, gate: RedundancyGate, module=None, audit=None, **kwargs) -> pl.Trainer:
+    run = trainer(folder, audit or BivShapCallback(**SOME), gate, **kwargs)
+    run.fit(module or Module(), train_loader(), valid_loader())
+    return run
+
+
+class Broken(Module):
+    """Cannot be explained: fails where a feature is removed."""
+
+    def forward(self, x):
+        if (x == 0).any():
+            raise ArithmeticError("cannot divide by zero")
+        return super().forward(x)
+
+
+def test_a_pass_is_logged(tmp_path):
+    gate = RedundancyGate(EASY)
+    assert (gate.verdict, gate.reason) == (None, "")
+    run = fit(tmp_path, gate)
+    assert run.callback_metrics[TAG] == 1
+    assert (gate.verdict.passed, gate.reason) == (True, "")
+
+
+def test_the_verdict_is_that_of_the_record_on_disk(tmp_path):
+    rules = [*EASY, *IMPOSSIBLE, Rule(metric="density", max=0.5), Rule(metric="bivshap/insertion_auc/ours", max=0.4)]
+    gate = RedundancyGate(rules)
+    with pytest.warns(UserWarning, match="gate FAILED"):
+        fit(tmp_path, gate, max_epochs=1)
+    (path,) = (tmp_path / "bivshap").glob("*.json")
+    assert gate.verdict.outcomes == judge(path, rules).outcomes
+
+
+def test_failing_only_warns_by_default(tmp_path):
+    gate = RedundancyGate(IMPOSSIBLE)
+    with pytest.warns(UserWarning, match=r"RedundancyGate, epoch \d: gate FAILED(?s:.)*n_independent is .*min 100"):
+        run = fit(tmp_path, gate)
+    assert run.current_epoch == 2
+    assert run.callback_metrics[TAG] == 0
+    assert "min 100" in gate.reason
+
+
+def test_failing_can_stop_training(tmp_path):
+    with pytest.warns(UserWarning, match="gate FAILED"):
+        run = fit(tmp_path, RedundancyGate(IMPOSSIBLE, on_fail="stop"), max_epochs=9)
+    assert run.current_epoch == 1
+
+
+def test_failing_can_raise(tmp_path):
+    with pytest.raises(RuntimeError, match=r"RedundancyGate, epoch 0: gate FAILED(?s:.)*min 100"):
+        fit(tmp_path, RedundancyGate(IMPOSSIBLE, on_fail="raise"))
+
+
+def test_a_failed_audit_is_missing_evidence(tmp_path):
+    gate = RedundancyGate(EASY)
+    with pytest.warns(UserWarning, match="could not audit epoch 0|NOT JUDGED: the audit of epoch 0 failed"):
+        run = fit(tmp_path, gate, Broken(), max_epochs=1)
+    assert run.callback_metrics[TAG] == 0
+    assert not gate.verdict.passed
+    assert gate.reason == "the audit of epoch 0 failed, so there is no evidence"
+
+
+def test_a_metric_that_was_not_found_fails(tmp_path):
+    gate = RedundancyGate([Rule(metric="bivshap/insertion_auc/kernel_shap", min=0.0)])
+    with pytest.warns(UserWarning, match=r"NOT JUDGED.*Did you mean"):
+        run = fit(tmp_path, gate, max_epochs=1)
+    assert run.callback_metrics[TAG] == 0
+
+
+def test_epochs_without_audit_log_the_last_verdict(tmp_path):
+    verdicts = []
+
+    class Keep(pl.Callback):
+        def on_validation_end(self, trainer, pl_module) -> None:
+            if not trainer.sanity_checking:
+                verdicts.append((gate.verdict, float(trainer.callback_metrics[TAG])))
+
+    gate = RedundancyGate(EASY)
+    run = trainer(tmp_path, BivShapCallback(**SOME, every_n_epochs=2), gate, Keep(), max_epochs=3)
+    run.fit(Module(), train_loader(), valid_loader())
+    assert [passed for _, passed in verdicts] == [1.0] * 3
+    assert verdicts[0][0] is verdicts[1][0]
+    assert verdicts[1][0] is not verdicts[2][0]
+
+
+def test_changes_against_a_record(tmp_path):
+    torch.manual_seed(0)
+    fit(tmp_path, RedundancyGate(EASY), max_epochs=1)
+    (path,) = (tmp_path / "bivshap").glob("*.json")
+    rules = [Rule(metric="bivshap/redundancy/density", max_absolute_change=1.0, min_absolute_change=-1.0)]
+    torch.manual_seed(0)
+    for against in (path, load_audit(path)):
+        gate = RedundancyGate(rules, against=against)
+        run = trainer(tmp_path / "again", BivShapCallback(**SOME), gate, max_epochs=1)
+        run.fit(Module(), train_loader(), valid_loader())
+        assert gate.verdict.passed
+    other = RedundancyGate(rules, against=path, on_fail="raise")
+    with pytest.raises(RuntimeError, match=r"NOT JUDGED: record and previous record must agree.*different gamma"):
+        fit(tmp_path / "other", other, audit=BivShapCallback(**SOME, gamma=0.1), max_epochs=1)
+
+
+def test_checkpoints_can_monitor_it_and_keep_it(tmp_path):
+    checkpoint = ModelCheckpoint(tmp_path, monitor=TAG, mode="max", filename="best")
+    gate = RedundancyGate(EASY)
+    audit = BivShapCallback(**SOME)
+    run = trainer(tmp_path, audit, gate, checkpoint, enable_checkpointing=True, max_epochs=1)
+    run.fit(Module(), train_loader(), valid_loader())
+    assert checkpoint.best_model_score == 1
+    resumed = RedundancyGate(EASY)
+    audit = BivShapCallback(**SOME, every_n_epochs=9)
+    monitor = ModelCheckpoint(tmp_path, monitor=TAG, mode="max")
+    again = trainer(tmp_path, audit, resumed, monitor, enable_checkpointing=True, max_epochs=2)
+    again.fit(Module(), train_loader(), valid_loader(), ckpt_path=checkpoint.best_model_path)
+    assert resumed.verdict == gate.verdict
+    assert again.callback_metrics[TAG] == 1
+
+
+def test_without_any_audit_there_is_no_evidence(tmp_path):
+    """A gate that joins a run between two audits."""
+    checkpoint = ModelCheckpoint(tmp_path, filename="first")
+    run = trainer(tmp_path, BivShapCallback(**SOME), checkpoint, enable_checkpointing=True, max_epochs=1)
+    run.fit(Module(), train_loader(), valid_loader())
+    callbacks = [BivShapCallback(**SOME, every_n_epochs=9), RedundancyGate(EASY), ModelCheckpoint(tmp_path)]
+    late = trainer(tmp_path, *callbacks, enable_checkpointing=True, max_epochs=2)
+    with pytest.warns(UserWarning, match="there has been no audit yet"):
+        late.fit(Module(), train_loader(), valid_loader(), ckpt_path=checkpoint.best_model_path)
+    assert late.callback_metrics[TAG] == 0
+
+
+def test_validate_and_test(tmp_path):
+    gate = RedundancyGate(EASY)
+    run, module = trainer(tmp_path, BivShapCallback(**SOME), gate), Module()
+    run.validate(module, valid_loader(), verbose=False)
+    assert "stage validate" in gate.verdict.record
+    run.test(module, valid_loader(), verbose=False)
+    assert "stage test" in gate.verdict.record
+    assert run.callback_metrics[TAG] == 1
+
+
+def test_a_trainer_without_audit_is_refused(tmp_path):
+    with pytest.raises(MisconfigurationException, match=r"must find one BivShapCallback .* got 0\. Pass Trainer"):
+        trainer(tmp_path, RedundancyGate(EASY)).fit(Module(), train_loader(), valid_loader())
+    with pytest.raises(MisconfigurationException, match="must come after BivShapCallback"):
+        trainer(tmp_path, RedundancyGate(EASY), BivShapCallback()).fit(Module(), train_loader(), valid_loader())
+
+
+def test_bad_arguments_are_refused_at_once(tmp_path):
+    with pytest.raises(ValueError, match="`on_fail` must be 'log', 'stop' or 'raise', got 'shout'"):
+        RedundancyGate(EASY, on_fail="shout")
+    with pytest.raises(ValueError, match="`against` must be a previous record for rules about changes, got None"):
+        RedundancyGate([Rule(metric=ACCURACY, min_absolute_change=0)])
+    with pytest.raises(GateError, match="must be a readable file"):
+        RedundancyGate(tmp_path / "none.toml")
+    with pytest.raises(GateError, match=r"none\.json"):
+        RedundancyGate(EASY, against=tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("kind", ["exact", "sampling", "text"])
+def test_real_records_agree_with_what_the_gate_derives(tmp_path, kind):
+    """Every number that the gate derives from the samples equals the metric's; tokens give samples of all lengths."""
+    audit = BivShapCallback(**SOME | {"probe_size": 9, "method": "auto" if kind == "text" else kind}, gamma=0.02)
+    run = trainer(tmp_path, audit, max_epochs=1)
+    if kind == "text":
+        run.fit(TextModule(), DataLoader(Tokens(), batch_size=8), DataLoader(Tokens(), batch_size=8))
+    else:
+        run.fit(Module(), train_loader(), valid_loader())
+    (path,) = (tmp_path / "bivshap").glob("*.json")
+    evidence = Evidence(path)
+    recorded = RATIOS.keys() & evidence.metrics.keys()
+    assert recorded == RATIOS.keys() - {"bivshap/redundancy/n_independent"}
+    for name in recorded:
+        interval = evidence.measure(name, "all", 0.95)
+        assert interval.value == pytest.approx(evidence.metrics[name][0], abs=1e-6), name
+    assert any(evidence.metrics[name][0] > 0 for name in recorded)
+
+
+class LogEpoch(pl.Callback):
+    """Logged numbers are what a spawned process hands back."""
+
+    def on_validation_epoch_end(self, trainer, pl_module) -> None:
+        pl_module.log("last_epoch", float(trainer.current_epoch), sync_dist=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("module", [Module, Faulty])
+def test_two_processes_agree(tmp_path, module):
+    """Stopped together after one epoch, whether the rules or one process's audit failed."""
+    gate = RedundancyGate(IMPOSSIBLE, on_fail="stop")
+    run = trainer(
+        tmp_path, BivShapCallback(**SOME), gate, LogEpoch(), devices=2, strategy="ddp_spawn", max_epochs=5,
+        num_sanity_val_steps=0,
+    )  # fmt: skip
+    run.fit(module(), train_loader(), valid_loader(12, batch_size=4))
+    assert run.callback_metrics["last_epoch"] == 0
+    assert run.callback_metrics[TAG] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_two_processes_raise_together(tmp_path):
+    gate = RedundancyGate(IMPOSSIBLE, on_fail="raise")
+    run = trainer(tmp_path, BivShapCallback(**SOME), gate, devices=2, strategy="ddp_spawn", num_sanity_val_steps=0)
+    with pytest.raises(Exception, match=r"RedundancyGate, epoch 0: gate FAILED"):
+        run.fit(Module(), train_loader(), valid_loader(12, batch_size=4))
+
+
+def test_lightning_cli(tmp_path):
+    from pytorch_lightning.cli import LightningCLI
+
+    rules, config = tmp_path / "gate.toml", tmp_path / "config.yaml"
+    rules.write_text(f'[[rule]]\nmetric = "{ACCURACY}"\nmin = 0.1\n')
+    config.write_text(
+        "seed_everything: 0\n"
+        "trainer:\n"
+        f"  default_root_dir: {tmp_path}\n"
+        "  max_epochs: 1\n  accelerator: cpu\n  logger: false\n  enable_progress_bar: false\n"
+        "  enable_model_summary: false\n  enable_checkpointing: false\n"
+        "  callbacks:\n"
+        "    - class_path: bivshap_lightning.callbacks.BivShapCallback\n"
+        "      init_args: {probe_size: 5, baselines: [feature_ablation], write_panels: false}\n"
+        "    - class_path: bivshap_lightning.callbacks.RedundancyGate\n"
+        f"      init_args: {{rules: {rules}, on_fail: stop}}\n"
+    )
+    cli = LightningCLI(Module, DataModule, args=["fit", "--config", str(config)], save_config_callback=None)
+    (gate,) = [c for c in cli.trainer.callbacks if isinstance(c, RedundancyGate)]
+    assert (gate.rules, gate.on_fail) == (tuple(EASY), "stop")
+    assert cli.trainer.callback_metrics[TAG] == 1
+
+
+def test_state_without_verdict():
+    gate = RedundancyGate(EASY)
+    gate.load_state_dict(gate.state_dict())
+    assert gate.verdict is None
+    gate.verdict = Verdict(error="why")
+    other = RedundancyGate(EASY)
+    other.load_state_dict(gate.state_dict())
+    assert other.reason == "why"
+
+
+def test_the_rules_of_the_manual_find_their_numbers(tmp_path):
+    text = (Path(__file__).resolve().parents[2] / "docs" / "gating.md").read_text()
+    blocks = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) == 2
+    trainer(tmp_path, BivShapCallback(**SOME)).validate(Module(), valid_loader(), verbose=False)
+    (path,) = (tmp_path / "bivshap").glob("*.json")
+    for block in blocks:
+        rules = tmp_path / "gate.toml"
+        rules.write_text(block)
+        assert len(judge(path, rules, against=path).outcomes) == block.count("[[rule]]")

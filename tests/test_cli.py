@@ -1,0 +1,304 @@
+"""The command line: every exit code in a real process; in this one, that nothing damaged ever passes."""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from bivshap_lightning import __version__, cli
+from tests.records import P, record
+
+ROOT = Path(__file__).resolve().parents[1]
+LENIENT = f'[[rule]]\nmetric = "{P}density"\nmin = 0\nmax = 1\n[[rule]]\nmetric = "density"\nmax = 1\n'
+STRICT = f'[[rule]]\nmetric = "{P}density"\nmax = 0.01\n'
+CHANGE = f'[[rule]]\nmetric = "{P}density"\nmax_absolute_change = 0.5\n'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("gate")
+    (folder / "record.json").write_text(json.dumps(record()))
+    for name, text in {"lenient": LENIENT, "strict": STRICT, "change": CHANGE}.items():
+        (folder / f"{name}.toml").write_text(text)
+    return folder
+
+
+def run(*arguments, **kwargs) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bivshap_lightning.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT, **kwargs)
+
+
+def call(*arguments) -> tuple[int, str]:
+    """The exit code and all output of `main` in this process."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        try:
+            code = cli.main([str(a) for a in arguments])
+        except SystemExit as stop:
+            code = stop.code
+    return code, out.getvalue()
+
+
+def refused(code: int, output: str) -> bool:
+    return code == 2 and output.startswith("bivshap: ") and "Traceback" not in output and len(output) > 20
+
+
+def test_pass_is_0(folder):
+    done = run("gate", folder / "record.json", "--rules", folder / "lenient.toml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("gate passed: 2 passed, 0 failed, 0 warned; 20 samples\n")
+
+
+def test_fail_is_1_and_writes_all_reports(folder, tmp_path):
+    reports = [tmp_path / name for name in ("out.xml", "out.json", "out.md")]
+    options = [a for pair in zip(("--junit", "--json", "--markdown"), reports, strict=True) for a in pair]
+    done = run("gate", folder / "record.json", "--rules", folder / "strict.toml", *options)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "group: a = b (10 of 20 samples)" in done.stdout
+    assert ET.parse(reports[0]).find("testsuite").get("failures") == "1"
+    assert json.loads(reports[1].read_text())["passed"] is False
+    assert reports[2].read_text().startswith("### bivshap gate: failed")
+
+
+def test_usage_and_missing_evidence_are_2(folder):
+    assert run("gate").returncode == 2
+    assert run().returncode == 2
+    done = run("gate", folder / "none.json", "--rules", folder / "lenient.toml")
+    assert refused(done.returncode, done.stderr)
+    assert "none.json" in done.stderr
+    assert done.stdout == ""
+
+
+def test_internal_errors_are_3(folder):
+    code = (
+        "import bivshap_lightning.gate as gate, bivshap_lightning.cli as cli\n"
+        "def broken(*_): raise ZeroDivisionError('oh')\n"
+        "gate.judge = broken\n"
+        f"raise SystemExit(cli.main(['gate', 'r.json', '--rules', {str(folder / 'lenient.toml')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 3
+    assert done.stderr == "bivshap: internal error: ZeroDivisionError: oh\n"
+
+
+def test_version_and_help():
+    assert run("--version").stdout == f"bivshap-lightning {__version__}\n"
+    for arguments in (["--help"], ["gate", "--help"], ["tensorboard", "--help"]):
+        code, output = call(*arguments)
+        assert code == 0
+        assert "exit codes: 0 pass, 1 fail, 2 usage" in " ".join(output.split())
+
+
+def test_gating_imports_neither_torch_nor_matplotlib(folder):
+    arguments = ["gate", str(folder / "record.json"), "--rules", str(folder / "lenient.toml")]
+    code = (
+        f"import sys; from bivshap_lightning import cli; code = cli.main({arguments!r})\n"
+        "print(sorted({'torch', 'matplotlib', 'pytorch_lightning', 'captum', 'tensorboard'} & set(sys.modules)), code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines()[-1] == "[] 0"
+
+
+def test_names_that_the_terminal_cannot_show(folder, tmp_path):
+    text = json.dumps(record()).replace('"a"', '"\\ud800日本\\u001b[31m"')
+    (tmp_path / "record.json").write_text(text)
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = run("gate", tmp_path / "record.json", "--rules", folder / "strict.toml", env=environment)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "\x1b" not in done.stdout
+
+
+def test_a_reader_that_leaves_early_does_not_change_the_verdict(folder):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "bivshap_lightning.cli", "gate", str(folder / "record.json")]
+    done = subprocess.run(
+        [*command, "--rules", str(folder / "strict.toml")],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_comparisons(folder, tmp_path):
+    new = folder / "record.json"
+    assert call("gate", new, "--rules", folder / "change.toml", "--against", new)[0] == 0
+    code, output = call("gate", new, "--rules", folder / "change.toml")
+    assert refused(code, output)
+    assert "needs a previous record" in output
+    (tmp_path / "other.json").write_text(json.dumps(record(removal="mean")))
+    code, output = call("gate", new, "--rules", folder / "change.toml", "--against", tmp_path / "other.json")
+    assert refused(code, output)
+    assert "different removal" in output
+
+
+def test_errors_replace_the_reports_of_earlier_runs(folder, tmp_path):
+    junit, verdict = tmp_path / "out.xml", tmp_path / "out.json"
+    for name, code in (("record.json", 0), ("none.json", 2)):
+        options = ["--rules", folder / "lenient.toml", "--junit", junit, "--json", verdict]
+        assert call("gate", folder / name, *options)[0] == code
+    assert ET.parse(junit).find("testsuite").get("errors") == "1"
+    assert json.loads(verdict.read_text())["passed"] is False
+
+
+def test_a_report_that_cannot_be_written_is_no_pass(folder, tmp_path):
+    options = ["--rules", folder / "lenient.toml", "--junit", tmp_path / "no" / "out.xml"]
+    code, output = call("gate", folder / "record.json", *options)
+    assert refused(code, output)
+    assert "`--junit` must be a writable file" in output
+
+
+def test_a_folder_is_no_record_but_its_records_are_named(folder):
+    code, output = call("gate", folder, "--rules", folder / "lenient.toml")
+    assert code == 2
+    (folder / "sub.json").mkdir(exist_ok=True)
+    code, output = call("gate", folder / "sub.json", "--rules", folder / "lenient.toml")
+    assert refused(code, output)
+    assert "a folder; records in it: none" in output
+
+
+def judge_text(folder: Path, content: bytes, *, rules: bool = False) -> tuple[int, str]:
+    damaged = folder / ("damaged.toml" if rules else "damaged.json")
+    damaged.write_bytes(content)
+    if rules:
+        return call("gate", folder / "record.json", "--rules", damaged)
+    return call("gate", damaged, "--rules", folder / "lenient.toml")
+
+
+RECORD = json.dumps(record()).encode()
+
+
+@given(st.integers(0, len(RECORD) - 1))
+def test_truncated_records_are_refused(folder, n):
+    assert refused(*judge_text(folder, RECORD[:n]))
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_refused(folder, content):
+    assert refused(*judge_text(folder, content))
+    code, output = judge_text(folder, content, rules=True)
+    assert refused(code, output)
+
+
+@given(st.integers(0, len(RECORD) - 1), st.integers(0, 255))
+def test_one_wrong_byte_never_breaks_the_gate(folder, place, byte):
+    """What still is a record of the same numbers may be judged as before; nothing raises."""
+    assume(RECORD[place] != byte)
+    code, output = judge_text(folder, RECORD[:place] + bytes([byte]) + RECORD[place + 1 :])
+    assert code in (0, 1, 2)
+    assert "Traceback" not in output
+    if code != 2:
+        parsed = json.loads((folder / "damaged.json").read_bytes())
+        assert parsed.keys() == record().keys() or parsed.keys() ^ record().keys() <= {"arrays"}
+
+
+@given(st.integers(0, len(LENIENT) - 1))
+def test_truncated_rules_never_break_the_gate(folder, n):
+    """TOML has no end mark: what is left may be a shorter set of rules, and is then judged as such."""
+    code, output = judge_text(folder, LENIENT[:n].encode(), rules=True)
+    assert "Traceback" not in output
+    assert code in (0, 1) or refused(code, output)
+    if LENIENT[:n].count("[[rule]]") == 0:
+        assert code == 2
+
+
+def places(value, path=()):
+    """Every place in a record that the gate reads."""
+    yield path
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from places(child, (*path, key))
+    elif isinstance(value, list):
+        for key, child in enumerate(value[:2]):
+            yield from places(child, (*path, key))
+
+
+READ = ("configuration", "metrics", "classes", "samples", "kind", "version")
+PLACES = [p for p in places(record()) if p and p[0] in READ and "score" not in p]
+STRANGE = [None, "x", -1, 2.5, True, [], {}, [None], float("nan"), float("inf"), -0.5, 10**400, {"value": 1}]
+
+
+def same_kind(old, new) -> bool:
+    """Whether a strange value could stand in a record: another name or an allowed number."""
+    if isinstance(old, str):
+        return isinstance(new, str) or (not isinstance(new, bool) and isinstance(new, int | float))
+    number = isinstance(new, int | float) and not isinstance(new, bool)
+    return (isinstance(old, int | float) and number) or (isinstance(old, list | dict) and type(old) is type(new))
+
+
+@given(st.sampled_from(PLACES), st.sampled_from(STRANGE))
+def test_wrong_types_are_refused(folder, place, strange):
+    new = record()
+    parent = new
+    for key in place[:-1]:
+        parent = parent[key]
+    old, parent[place[-1]] = parent[place[-1]], strange
+    finite = not isinstance(strange, float) or abs(strange) < 9
+    nullable = place[-1] == "label" and strange is None
+    assume(not nullable and not (finite and strange != 10**400 and same_kind(old, strange)))
+    code, output = judge_text(folder, json.dumps(new).encode())
+    assert refused(code, output), (place, strange, output)
+    assert "damaged.json" in output
+
+
+@given(st.sampled_from(PLACES))
+def test_missing_fields_are_refused(folder, place):
+    new = record()
+    parent = new
+    for key in place[:-1]:
+        parent = parent[key]
+    del parent[place[-1]]
+    optional = place[-1] == "label" or (place[0] in ("metrics", "classes") and len(place) == 2)
+    assume(not optional and not isinstance(place[-1], int))
+    assert refused(*judge_text(folder, json.dumps(new).encode())), place
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"version": 2}, "Upgrade"),
+        ({"kind": "bivshap_lightning.Graph"}, "record of kind"),
+        ({"samples": []}, "hold at least one sample"),
+        ({"samples": record()["samples"][:1] * 2}, "must be different, got ['sample 0 (class cat)']"),
+        ({"metrics": {f"{P}density": {"value": 1.5, "standard_error": 0}}}, "lie in [0, 1]"),
+        ({"metrics": {f"{P}density": {"value": 0.1, "standard_error": -1}}}, "0 or more"),
+    ],
+)
+def test_records_that_mean_nothing_here(folder, change, match):
+    code, output = judge_text(folder, json.dumps(record() | change).encode())
+    assert refused(code, output)
+    assert match in output
+
+
+def test_deeply_nested_files(folder):
+    assert refused(*judge_text(folder, b"[" * 100_000))
+    assert refused(*judge_text(folder, b"a = " + b"[" * 100_000, rules=True))
+
+
+def test_tensorboard_is_started_with_the_flags_it_needs(monkeypatch, tmp_path):
+    commands = []
+    monkeypatch.setattr(cli.subprocess, "call", lambda command: commands.append(command) or 0)
+    assert call("tensorboard", tmp_path) == (0, "")
+    (command,) = commands
+    assert command[1:5] == ["-m", "tensorboard.main", "--logdir", str(tmp_path)]
+    assert command[5:] == ["--samples_per_plugin=images=1000,bivshap=1000"]
+    assert refused(*call("tensorboard", tmp_path / "none"))
+
+
+def test_leaving_tensorboard_is_no_error(monkeypatch, tmp_path):
+    def leave(command):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.subprocess, "call", leave)
+    assert call("tensorboard", tmp_path) == (0, "")
