@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -20,6 +19,7 @@ from tqdm.auto import tqdm
 
 from bivshap_lightning.behavior import Behavior, BehaviorFunction, BehaviorName, Link, detect_link, resolve_target
 from bivshap_lightning.coalitions import Block, unique
+from bivshap_lightning.inputs import as_tensor, as_tensors, check_inputs
 from bivshap_lightning.model import Model, is_out_of_memory
 from bivshap_lightning.players import Players
 from bivshap_lightning.removal import Removal
@@ -91,11 +91,11 @@ class Game:
     ) -> None:
         given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
         self._model = Model(model, as_arrays=any(not isinstance(x, Tensor) for x in given))
-        self.inputs = _check_inputs(tuple(self._model.place(_as_tensor(x)) for x in given))
+        self.inputs = check_inputs(tuple(self._model.place(as_tensor(x)) for x in given))
         self.n_samples, self.device = self.inputs[0].shape[0], self.inputs[0].device
         extra = additional_forward_args
         self.additional_forward_args = () if extra is None else extra if isinstance(extra, tuple) else (extra,)
-        self.players = Players.from_mask(self.inputs, _as_tensors(feature_mask))
+        self.players = Players.from_mask(self.inputs, as_tensors(feature_mask))
         self.n_players, self.player_counts = self.players.n_players, self.players.counts
         if self.n_players == 0:
             raise ValueError(
@@ -105,7 +105,7 @@ class Game:
         if background is None:
             self.removal = Removal.from_baselines(self.inputs, baselines)
         elif baselines is None:
-            self.removal = Removal.from_background(self.inputs, _as_tensors(background) or ())
+            self.removal = Removal.from_background(self.inputs, as_tensors(background) or ())
         else:
             raise ValueError("`baselines` must be None when `background` is given, got both. Pass one of them.")
         self.null_players = ~self._differs()
@@ -399,28 +399,3 @@ class Game:
         if not isinstance(value, Tensor) or value.dim() == 0 or value.shape[0] != self.n_samples:
             return value
         return value.repeat_interleave(k, dim=0) if block.samples is None else value.index_select(0, block.samples)
-
-
-def _as_tensor(value: Any) -> Tensor:
-    return value.detach() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
-
-
-def _as_tensors(value: Any) -> tuple[Tensor, ...] | None:
-    if value is None:
-        return None
-    return tuple(_as_tensor(v) for v in (value if isinstance(value, (tuple, list)) else (value,)))
-
-
-def _check_inputs(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    shapes = [tuple(x.shape) for x in inputs]
-    if not inputs or any(x.dim() == 0 for x in inputs) or len({x.shape[0] for x in inputs}) > 1:
-        raise ValueError(f"`inputs` must be tensors with one row per sample, got shapes {shapes}.")
-    if inputs[0].shape[0] == 0:
-        raise ValueError(f"`inputs` must hold at least one sample, got shapes {shapes}. Skip empty batches.")
-    for position, x in enumerate(inputs):
-        if x.is_floating_point() and not bool(torch.isfinite(x).all()):
-            raise ValueError(
-                f"`inputs` must be finite, got {int((~torch.isfinite(x)).sum())} NaN or infinite elements in input "
-                f"{position} of shape {tuple(x.shape)}. Fill missing values first."
-            )
-    return inputs

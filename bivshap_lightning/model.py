@@ -7,7 +7,7 @@ the caller's training run (evaluation mode, random number generators, buffers), 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -96,7 +96,8 @@ class Model:
                 nothing is recorded.
         """
         with ExitStack() as stack:
-            stack.enter_context(_global_rngs_kept(self.module))
+            parameters = () if self.module is None else self.module.parameters()
+            stack.enter_context(global_rngs_kept(p.device for p in parameters))
             stack.enter_context(torch.inference_mode(not gradients))
             stack.enter_context(torch.set_grad_enabled(gradients))
             if self.module is not None:
@@ -196,11 +197,21 @@ def _as_scores(output: Any, like: Tensor) -> Tensor:
 
 
 @contextmanager
-def _global_rngs_kept(module: nn.Module | None) -> Iterator[None]:
-    devices = set() if module is None else {p.device for p in module.parameters() if p.device.type == "cuda"}
+def global_rngs_kept(devices: Iterable[torch.device] = ()) -> Iterator[None]:
+    """Within this context anybody may draw random numbers; afterwards nobody can tell.
+
+    Args:
+        devices: whose generators are kept, besides the CPU's and those of NumPy and Python.
+
+    Example:
+        >>> with global_rngs_kept():
+        ...     first = torch.rand(1)
+        >>> bool(first == torch.rand(1))
+        True
+    """
     numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
-        with torch.random.fork_rng(devices=[d.index for d in devices]):
+        with torch.random.fork_rng(devices=sorted({d.index for d in devices if d.type == "cuda"})):
             yield
     finally:
         np.random.set_state(numpy_state)  # noqa: NPY002

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +45,7 @@ from bivshap_lightning.explainers.rivals.elements import (
     stand_ins,
 )
 from bivshap_lightning.game import Game
-from bivshap_lightning.model import is_out_of_memory
+from bivshap_lightning.model import global_rngs_kept, is_out_of_memory
 
 # Mask elements that Captum lays out for one call of the game, which cuts them into chunks for the model itself.
 MASK_ELEMENTS_PER_CALL = 2**22
@@ -160,7 +159,7 @@ class CaptumRival:
                 f"{game.n_players}, in {game.n_players}! orders. Use 'shapley_sampling', or BivariateShapley with "
                 "method='exact'."
             )
-        with _global_rngs_kept(game.device), warnings.catch_warnings():
+        with global_rngs_kept([game.device]), warnings.catch_warnings():
             # Announcements of hooks (DeepLift, GuidedBackprop), which Captum removes again.
             warnings.filterwarnings("ignore", r"Setting (forward, backward|backward) hooks", UserWarning)
             scores = self._play_with_masks(game) if self._plays_with_masks else self._play_with_inputs(game)
@@ -328,17 +327,6 @@ def _check_options(method: Any, name: str, given: Mapping[str, Any]) -> None:
 
 def _as_tuple(found: Any) -> tuple[Tensor, ...]:
     return found if isinstance(found, tuple) else (found,)
-
-
-@contextmanager
-def _global_rngs_kept(device: torch.device) -> Iterator[None]:
-    numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
-    try:
-        with torch.random.fork_rng(devices=[device.index] if device.type == "cuda" else []):
-            yield
-    finally:
-        np.random.set_state(numpy_state)  # noqa: NPY002
-        random.setstate(python_state)
 
 
 def _seed_global_rngs(seed: int, device: torch.device) -> None:
