@@ -50,25 +50,23 @@ def unique(masks: Tensor, groups: Tensor | None = None) -> tuple[Tensor, Tensor]
         groups: optional (N,) int64; equal masks of different groups stay distinct.
 
     Returns:
-        The (U,) positions of the distinct masks, ascending, and for each of the N masks its place among them.
+        The (U,) position of one copy of each distinct mask, group by group, and for each of the N masks its place
+        among them.
 
     Example:
         >>> unique(torch.tensor([[True, False], [False, True], [True, False]]))
-        (tensor([0, 1]), tensor([0, 1, 0]))
+        (tensor([2, 1]), tensor([0, 1, 0]))
     """
-    words = pack(masks)
-    columns = list(words.unbind(dim=1)) + ([] if groups is None else [groups])
-    # One number per distinct row, column by column: sorting numbers is far cheaper than sorting rows.
-    label = torch.zeros(len(masks), dtype=torch.int64, device=masks.device)
-    for column in columns:
-        values, ranks = torch.unique(column, return_inverse=True)
-        label = torch.unique(label * len(values) + ranks, return_inverse=True)[1]
+    # One number per distinct row, word by word: sorting numbers is far cheaper than sorting rows.
+    label = groups
+    for word in pack(masks).unbind(dim=1):
+        values, ranks = torch.unique(word, return_inverse=True)
+        label = ranks if label is None else torch.unique(label * len(values) + ranks, return_inverse=True)[1]
+    if label is None:
+        raise ValueError(f"`masks` must have at least one player, got {tuple(masks.shape)}.")
     positions = torch.arange(len(masks), device=masks.device)
-    n_distinct = int(label.max()) + 1 if len(masks) else 0
-    first = positions.new_full((n_distinct,), len(masks)).scatter_reduce_(0, label, positions, "amin")
-    order = first.argsort()
-    place = torch.empty_like(order).scatter_(0, order, positions[:n_distinct])
-    return first[order], place[label]
+    n_distinct = int(label.max()) + 1
+    return positions.new_empty(n_distinct).scatter_(0, label, positions), label
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ class Game:
             self.removal = Removal.from_background(self.inputs, as_tensors(background) or ())
         else:
             raise ValueError("`baselines` must be None when `background` is given, got both. Pass one of them.")
+        self._removes_to_zero = [not bool(rows.any()) for rows in self.removal.rows]
         self.null_players = ~self._differs()
         self._has_nulls = bool(self.null_players.any())
         self._nulls_are_shared = bool((self.null_players == self.null_players[:1]).all())
@@ -379,9 +380,9 @@ class Game:
         masks, x = masks.unflatten(-1, x.shape[1:]), x[:, None]
         if x.dtype == torch.bool:
             return torch.where(masks, x, stand_in)
-        # Either term is exactly zero, so this is exact, and several times faster than `where` with broadcasting.
+        # One of the terms is exactly zero, so this is exact, and several times faster than `where` with broadcasting.
         keep = masks.to(x.dtype)
-        return torch.addcmul((1 - keep) * stand_in, keep, x)
+        return keep * x if self._removes_to_zero[position] else torch.addcmul((1 - keep) * stand_in, keep, x)
 
     def _spread_over_elements(self, masks: Tensor, block: Block, position: int) -> Tensor:
         """Masks over players as masks over the elements of one input."""
