@@ -53,6 +53,18 @@ def _parser() -> argparse.ArgumentParser:
     for form in ("junit", "json", "markdown"):
         gate.add_argument(f"--{form}", type=Path, metavar="OUT", help=f"write the verdict as {form} to this file")
     gate.set_defaults(run=_gate)
+    report = commands.add_parser(
+        "report",
+        help="write an audit record as one HTML page for readers",
+        description="Write an audit record as one HTML page that needs no network, no script and no model.",
+        epilog="exit codes: 0 page written, whatever the verdict on it; 2 usage or missing or damaged evidence; "
+        "3 internal error",
+    )
+    report.add_argument("record", metavar="RECORD", help="JSON file of the audit, with its NPZ file beside it")
+    report.add_argument("-o", "--output", required=True, type=Path, metavar="HTML", help="the page to write")
+    report.add_argument("--rules", metavar="FILE", help="TOML file with rules; the page then starts with a verdict")
+    report.add_argument("--against", metavar="PREVIOUS", help="record of the previous model, to show what changed")
+    report.set_defaults(run=_report)
     board = commands.add_parser(
         "tensorboard", help="start TensorBoard so that it shows every epoch's pictures", epilog=EPILOG
     )
@@ -85,6 +97,27 @@ def _gate(options: argparse.Namespace) -> int:
     except BrokenPipeError:  # whoever reads, such as `head`, has seen enough; the verdict stands
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return PASSED if verdict.passed else FAILED
+
+
+def _report(options: argparse.Namespace) -> int:
+    from bivshap_lightning.gate import GateError
+    from bivshap_lightning.webpage import render_failure, render_page
+
+    failure = None
+    try:
+        page = render_page(options.record, options.rules, options.against)
+    except GateError as error:
+        # Written all the same: a page of an earlier run that stays behind could pass for this one's.
+        failure = str(error)
+        page = render_failure(failure)
+    try:
+        options.output.write_text(page, encoding="utf-8")
+    except OSError as error:
+        failure = f"`--output` must be a writable file, got {options.output} ({error.strerror})."
+    if failure is not None:
+        print(f"bivshap: {_line(failure)}", file=sys.stderr)
+        return UNJUDGED
+    return PASSED
 
 
 def _tensorboard(options: argparse.Namespace) -> int:

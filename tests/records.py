@@ -9,6 +9,7 @@ PLAYERS = ("a", "b", "c", "d")
 
 def graph(*groups, density=0.0, n_undecided=0, sources=(), sinks=(), players=PLAYERS) -> dict[str, Any]:
     return {
+        "players": list(players),
         "ranking": [{"player": p, "score": 1.0} for p in players],
         "groups": [list(g) for g in groups],
         "sources": list(sources),

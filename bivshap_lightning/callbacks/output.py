@@ -188,6 +188,7 @@ def _describe(graph: ExplanationGraph, h: RedundancyGraph) -> dict[str, Any]:
     names, scores = graph.names, _scores(graph)
     order = graph.order(personalized=graph.shapley is not None)
     return {
+        "players": list(names),  # in the order of the arrays
         "ranking": [{"player": names[k], "score": float(scores[k])} for k in order],
         "groups": [[names[k] for k in group] for group in h.groups],
         "sources": [names[k] for k in h.sources],

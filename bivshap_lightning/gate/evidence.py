@@ -130,7 +130,7 @@ class Evidence:
         GateError: The record is missing, damaged, foreign, of a later version, or says nothing about any sample.
 
     Example:
-        >>> graph = {"ranking": [{"player": "a"}], "groups": [], "sources": [], "sinks": []}
+        >>> graph = {"players": ["a"], "ranking": [{"player": "a"}], "groups": [], "sources": [], "sinks": []}
         >>> sample = {"label": None, "target": "cat", "density": 0.0, "n_undecided": 0, **graph}
         >>> record = {"kind": "bivshap_lightning.Audit", "version": 1, "versions": {}, "run": {}, "cost": {}}
         >>> record["configuration"] = {"removal": "baseline 0", "behavior": "logit", "gamma": 1e-5, "target": 0}
@@ -205,6 +205,8 @@ class Evidence:
         listed = isinstance(ranking, list) and all(isinstance(p, Mapping) for p in ranking) and bool(ranking)
         self._demand(listed, f"{place}.ranking", "list players", ranking)
         players = self._names(f"{place}.ranking", [p.get("player") for p in ranking], None)
+        positions = self._names(f"{place}.players", fields.get("players"), players)
+        self._demand(len(positions) == len(players), f"{place}.players", "list all players", list(positions))
         groups = fields.get("groups")
         self._demand(isinstance(groups, list), f"{place}.groups", "be a list of groups", groups)
         members = tuple(self._names(f"{place}.groups", group, players) for group in groups)

@@ -67,6 +67,7 @@ def assert_gate(
     Example:
         >>> from bivshap_lightning.gate import Rule, assert_gate
         >>> graph = {
+        ...     "players": ["a", "b"],
         ...     "ranking": [{"player": "a"}, {"player": "b"}],
         ...     "groups": [["a", "b"]],
         ...     "sources": [],
