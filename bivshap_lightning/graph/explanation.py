@@ -98,6 +98,19 @@ class ExplanationGraph:
             f"[{self.weights.min():.3g}, {self.weights.max():.3g}])"
         )
 
+    # Several metrics, tables and pictures ask the same of one graph; weights never change, so answers are kept.
+    @cached_property
+    def _rankings(self) -> dict[tuple[bool, RankingMethod], FloatArray]:
+        return {}
+
+    @cached_property
+    def _redundancies(self) -> dict[tuple[float, RedundancyRule, float], RedundancyGraph]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is sent to other processes: the graph, without the answers kept."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
     @property
     def n_players(self) -> int:
         """How many players the graph has, F.
@@ -140,6 +153,13 @@ class ExplanationGraph:
             array([0.568, 0.432])
         """
         check_choice(method, RankingMethod, "method")
+        key = (personalized, method)
+        if key not in self._rankings:
+            self._rankings[key] = self._rank(personalized, method)
+        scores: FloatArray = self._rankings[key].copy()
+        return scores
+
+    def _rank(self, personalized: bool, method: RankingMethod) -> FloatArray:
         adjacency = positive_weights(self.weights)
         if method == "hits":
             if personalized:
@@ -199,7 +219,12 @@ class ExplanationGraph:
         check_choice(rule, RedundancyRule, "rule")
         if not 0 < confidence < 1:
             raise ValueError(f"`confidence` must lie between 0 and 1, got {confidence}. Try 0.95.")
-        gamma = check_gamma(gamma)
+        key = (check_gamma(gamma), rule, confidence)
+        if key not in self._redundancies:
+            self._redundancies[key] = self._decide(*key)
+        return self._redundancies[key]
+
+    def _decide(self, gamma: float, rule: RedundancyRule, confidence: float) -> RedundancyGraph:
         half_width = self.standard_error * (0.0 if rule == "paper" else -NormalDist().inv_cdf((1 - confidence) / 2))
         magnitude = np.abs(self.weights)
         redundant = magnitude + half_width <= gamma

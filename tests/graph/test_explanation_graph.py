@@ -547,3 +547,17 @@ def test_names_are_strings():
 def test_provenance_is_json(provenance):
     with pytest.raises(TypeError, match="`provenance` must be a mapping that JSON can hold"):
         ExplanationGraph([[0.0]], provenance=provenance)
+
+
+def test_answers_are_kept_but_cannot_be_spoiled():
+    import pickle
+
+    graph = ExplanationGraph([[0, 0, 0.3], [0, 0, 0.2], [0.1, 0.4, 0]], shapley=[0.1, 0.2, 0.3])
+    first = graph.ranking(personalized=True)
+    first[:] = -1
+    assert (graph.ranking(personalized=True) > 0).all()
+    assert graph.redundancy(0.1) is graph.redundancy(0.1)
+    assert graph.redundancy(0.1) is not graph.redundancy(0.1, rule="paper")
+    again = pickle.loads(pickle.dumps(graph))
+    assert not [name for name in vars(again) if name.startswith("_")]
+    np.testing.assert_array_equal(again.ranking(), graph.ranking())
