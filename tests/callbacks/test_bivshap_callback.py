@@ -469,12 +469,18 @@ def test_the_record_says_everything(tmp_path):
     assert not list((tmp_path / "bivshap").glob(".*"))
 
 
-def test_one_line_says_what_it_cost(tmp_path, caplog):
+def test_one_line_says_what_was_found_and_what_it_cost(tmp_path, caplog):
+    from bivshap_lightning.callbacks.bivshap import _summary
+
+    callback = BivShapCallback(**SOME)
     with caplog.at_level("INFO"):
-        fit(tmp_path, BivShapCallback(**SOME), max_epochs=1)
+        fit(tmp_path, callback, max_epochs=1)
     (line,) = [r.message for r in caplog.records if r.message.startswith("bivshap:")]
-    assert "post-hoc accuracy" in line
-    assert "% of the epoch: lower `budget`" in line  # the epochs of this test take no time at all
+    assert "6 samples, post-hoc accuracy" in line
+    cheap = _summary(callback.findings, {"seconds": 1.0, "share_of_epoch": 0.05}, epoch=3)
+    dear = _summary(callback.findings, {"seconds": 1.0, "share_of_epoch": 0.4}, epoch=3)
+    assert cheap.endswith("1.0 s")
+    assert "40% of the epoch: lower `budget`" in dear
 
 
 @pytest.mark.slow
