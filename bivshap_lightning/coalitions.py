@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+MIXER = 0x9E3779B97F4A7C15 - 2**64
+"""An odd number of no regular bits, 2**64 over the golden ratio: products with it spread over all 64-bit numbers."""
+
 
 def all_coalitions(n_players: int, device: torch.device | str = "cpu") -> Tensor:
     """Every coalition, in binary counting order: player i is in coalition s when bit i of s is set.
@@ -36,10 +39,11 @@ def pack(masks: Tensor) -> Tensor:
         (..., ceil(F / 64)) int64, equal exactly where the masks are.
     """
     n_words = -(-masks.shape[-1] // 64)
-    bits = pad(masks, (0, 64 * n_words - masks.shape[-1])).unflatten(-1, (8 * n_words, 8))
-    shifts = torch.arange(8, device=masks.device, dtype=torch.uint8)
-    octets: Tensor = (bits.to(torch.uint8) << shifts).sum(dim=-1, dtype=torch.uint8)
-    return octets.view(torch.int64)
+    eights = pad(masks, (0, 64 * n_words - masks.shape[-1])).view(torch.int64)
+    # A mask of eight players is a number with a bit at every multiple of 8. Times the constant, which moves each of
+    # them to a bit of its own in the highest byte, without a carry from below.
+    octets = (eights * 0x0102040810204080) >> 56
+    return octets.to(torch.uint8).view(torch.int64)
 
 
 def unique(masks: Tensor, groups: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -57,16 +61,34 @@ def unique(masks: Tensor, groups: Tensor | None = None) -> tuple[Tensor, Tensor]
         >>> unique(torch.tensor([[True, False], [False, True], [True, False]]))
         (tensor([2, 1]), tensor([0, 1, 0]))
     """
-    # One number per distinct row, word by word: sorting numbers is far cheaper than sorting rows.
-    label = groups
-    for word in pack(masks).unbind(dim=1):
-        values, ranks = torch.unique(word, return_inverse=True)
-        label = ranks if label is None else torch.unique(label * len(values) + ranks, return_inverse=True)[1]
-    if label is None:
+    if not masks.shape[1]:
         raise ValueError(f"`masks` must have at least one player, got {tuple(masks.shape)}.")
+    words = pack(masks)
     positions = torch.arange(len(masks), device=masks.device)
-    n_distinct = int(label.max()) + 1
-    return positions.new_empty(n_distinct).scatter_(0, label, positions), label
+    for labels in (_mixed, _counted):
+        values, place = torch.unique(labels(words, groups), return_inverse=True)
+        first = positions.new_empty(len(values)).scatter_(0, place, positions)
+        copies = first[place]
+        if torch.equal(words[copies], words) and (groups is None or torch.equal(groups[copies], groups)):
+            break
+    return first, place
+
+
+def _mixed(words: Tensor, groups: Tensor | None) -> Tensor:
+    """(N,) one number per row by group and words, sorted by group; two different rows share it once in a blue moon."""
+    mixed = words[:, 0] * MIXER
+    for word in words.unbind(dim=1)[1:]:
+        mixed = (mixed ^ (mixed >> 31) ^ word) * MIXER
+    return mixed if groups is None else (groups << 40) + ((mixed >> 24) & (2**40 - 1))
+
+
+def _counted(words: Tensor, groups: Tensor | None) -> Tensor:
+    """(N,) what `_mixed` gives, never shared by two different rows; it takes a sort per word."""
+    label = torch.zeros_like(words[:, 0]) if groups is None else groups
+    for word in words.unbind(dim=1):
+        values, ranks = torch.unique(word, return_inverse=True)
+        label = torch.unique(label * len(values) + ranks, return_inverse=True)[1]
+    return label
 
 
 @dataclass(frozen=True)

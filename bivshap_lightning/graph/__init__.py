@@ -16,7 +16,8 @@ Example:
     ((0,), (1,))
 """
 
+from bivshap_lightning.graph.averaging import mean_by_name
 from bivshap_lightning.graph.explanation import ExplanationGraph
 from bivshap_lightning.graph.redundancy import RedundancyGraph
 
-__all__ = ["ExplanationGraph", "RedundancyGraph"]
+__all__ = ["ExplanationGraph", "RedundancyGraph", "mean_by_name"]

@@ -125,12 +125,13 @@ def check_names(names: Sequence[str] | None, n_players: int) -> tuple[str, ...]:
         ('0', '1', '2')
     """
     names = tuple(map(str, range(n_players))) if names is None else tuple(names)
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"`names` must be strings, got {type(name).__name__}. Convert each with str().")
-        # NumPy's string arrays drop trailing NULs, so such a name would not survive being saved.
-        if "\0" in name:
-            raise ValueError(f"`names` must be free of NUL characters, got {name!r}. Rename that player.")
+    for other in set(map(type, names)):
+        if not issubclass(other, str):
+            raise TypeError(f"`names` must be strings, got {other.__name__}. Convert each with str().")
+    # NumPy's string arrays drop trailing NULs, so such a name would not survive being saved.
+    if "\0" in "".join(names):
+        broken = next(name for name in names if "\0" in name)
+        raise ValueError(f"`names` must be free of NUL characters, got {broken!r}. Rename that player.")
     if len(names) != n_players:
         raise ValueError(f"`names` must name {n_players} players, got {len(names)}. Pass one name per player.")
     if len(set(names)) != n_players:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,15 +21,13 @@ from bivshap_lightning.graph.checks import (
     import_pandas,
     read_only_floats,
 )
-from bivshap_lightning.graph.ranking import authorities, pagerank, positive_weights, restart_from, tie_levels
 from bivshap_lightning.graph.redundancy import RedundancyGraph, RedundancyRule
 from bivshap_lightning.graph.storage import read_record, write_record
+from bivshap_lightning.graph.together import Ranking, RankingMethod, rank_all
 
 if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
-
-RankingMethod = Literal["pagerank", "hits"]
 
 CURVE_POINTS = 200
 """Thresholds of a default density curve: all distinct ones up to this many, otherwise a grid of this size."""
@@ -100,7 +98,7 @@ class ExplanationGraph:
 
     # Several metrics, tables and pictures ask the same of one graph; weights never change, so answers are kept.
     @cached_property
-    def _rankings(self) -> dict[tuple[bool, RankingMethod], FloatArray]:
+    def _rankings(self) -> dict[tuple[bool, RankingMethod], Ranking]:
         return {}
 
     @cached_property
@@ -153,27 +151,8 @@ class ExplanationGraph:
             array([0.568, 0.432])
         """
         check_choice(method, RankingMethod, "method")
-        key = (personalized, method)
-        if key not in self._rankings:
-            self._rankings[key] = self._rank(personalized, method)
-        scores: FloatArray = self._rankings[key].copy()
+        scores: FloatArray = rank_all([self], personalized=personalized, method=method)[0].scores.copy()
         return scores
-
-    def _rank(self, personalized: bool, method: RankingMethod) -> FloatArray:
-        adjacency = positive_weights(self.weights)
-        if method == "hits":
-            if personalized:
-                raise ValueError(
-                    "`personalized` must be False for HITS, got True. Only method='pagerank' has restarts."
-                )
-            return authorities(adjacency)
-        if not personalized:
-            return pagerank(adjacency)
-        if self.shapley is None:
-            raise ValueError(
-                "`personalized` must be False without Shapley values, got True. Pass `shapley` to the graph."
-            )
-        return pagerank(adjacency, restart_from(self.shapley))
 
     def order(self, *, personalized: bool = False, method: RankingMethod = "pagerank") -> NDArray[np.intp]:
         """Players by descending score, most important first.
@@ -192,9 +171,9 @@ class ExplanationGraph:
             >>> ExplanationGraph([[0, 1, 1], [0, 0, 1], [0, 1, 0]]).order()
             array([1, 2, 0])
         """
-        levels = tie_levels(self.ranking(personalized=personalized, method=method))
-        tie_breaker = np.zeros_like(levels) if self.shapley is None else tie_levels(self.shapley)
-        return np.lexsort((tie_breaker, levels))
+        check_choice(method, RankingMethod, "method")
+        order: NDArray[np.intp] = rank_all([self], personalized=personalized, method=method)[0].order.copy()
+        return order
 
     def redundancy(
         self, gamma: float = 1e-5, *, rule: RedundancyRule = "noise", confidence: float = 0.95
@@ -216,19 +195,23 @@ class ExplanationGraph:
             >>> bool(h.adjacency[0, 1]), bool(h.undecided[1, 0])
             (True, True)
         """
-        check_choice(rule, RedundancyRule, "rule")
-        if not 0 < confidence < 1:
-            raise ValueError(f"`confidence` must lie between 0 and 1, got {confidence}. Try 0.95.")
-        key = (check_gamma(gamma), rule, confidence)
+        key = (float(gamma), rule, confidence)
         if key not in self._redundancies:
             self._redundancies[key] = self._decide(*key)
         return self._redundancies[key]
 
     def _decide(self, gamma: float, rule: RedundancyRule, confidence: float) -> RedundancyGraph:
-        half_width = self.standard_error * (0.0 if rule == "paper" else -NormalDist().inv_cdf((1 - confidence) / 2))
+        check_choice(rule, RedundancyRule, "rule")
+        if not 0 < confidence < 1:
+            raise ValueError(f"`confidence` must lie between 0 and 1, got {confidence}. Try 0.95.")
+        gamma = check_gamma(gamma)
         magnitude = np.abs(self.weights)
-        redundant = magnitude + half_width <= gamma
-        undecided = ~redundant & (magnitude - half_width <= gamma)
+        if rule == "paper" or not self.is_estimated:
+            redundant, undecided = magnitude <= gamma, None
+        else:
+            half_width = self.standard_error * -NormalDist().inv_cdf((1 - confidence) / 2)
+            redundant = magnitude + half_width <= gamma
+            undecided = ~redundant & (magnitude - half_width <= gamma)
         np.fill_diagonal(redundant, False)
         return RedundancyGraph(
             redundant,

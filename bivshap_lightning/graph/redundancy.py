@@ -7,9 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
+from numpy.typing import ArrayLike
 
 from bivshap_lightning.graph.checks import (
     BoolArray,
@@ -22,8 +20,9 @@ from bivshap_lightning.graph.checks import (
     read_only_flags,
     read_only_floats,
 )
-from bivshap_lightning.graph.ranking import pagerank, tie_levels
+from bivshap_lightning.graph.ranking import tie_levels
 from bivshap_lightning.graph.storage import read_record, write_record
+from bivshap_lightning.graph.together import IndexArray, strong_components
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -86,9 +85,10 @@ class RedundancyGraph:
         flags = read_only_flags(adjacency, "adjacency")
         check_square(flags, "adjacency")
         open_flags = read_only_flags(np.zeros_like(flags) if undecided is None else undecided, "undecided")
-        check_shape(open_flags, flags.shape, "undecided")
-        check_square(open_flags, "undecided")
-        if (flags & open_flags).any():
+        if undecided is not None:
+            check_shape(open_flags, flags.shape, "undecided")
+            check_square(open_flags, "undecided")
+        if undecided is not None and (flags & open_flags).any():
             place = np.argwhere(flags & open_flags)[0].tolist()
             raise ValueError(f"`undecided` must not overlap `adjacency`, got both at {place}. Clear one of them.")
         check_choice(rule, RedundancyRule, "rule")
@@ -120,7 +120,7 @@ class RedundancyGraph:
         """
         return len(self.adjacency)
 
-    @property
+    @cached_property
     def density(self) -> float:
         """Redundant edges as a share of the F (F - 1) possible ones, 0 to 1; 0 if there are none.
 
@@ -128,9 +128,9 @@ class RedundancyGraph:
             >>> RedundancyGraph([[False, True], [False, False]], 0).density
             0.5
         """
-        return int(self.adjacency.sum()) / max(self.n_players * (self.n_players - 1), 1)
+        return int(np.count_nonzero(self.adjacency)) / max(self.n_players * (self.n_players - 1), 1)
 
-    @property
+    @cached_property
     def n_undecided(self) -> int:
         """How many edges the noise leaves undecided.
 
@@ -138,7 +138,31 @@ class RedundancyGraph:
             >>> RedundancyGraph([[False, True], [False, False]], 0).n_undecided
             0
         """
-        return int(self.undecided.sum())
+        return int(np.count_nonzero(self.undecided))
+
+    @cached_property
+    def component_of(self) -> IndexArray:
+        """(F,) the strongly connected component of each player, named after its smallest member.
+
+        Example:
+            >>> RedundancyGraph([[False, False, True], [False] * 3, [True, False, False]], 0).component_of
+            array([0, 1, 0])
+        """
+        return strong_components([self.adjacency])[0]
+
+    @staticmethod
+    def find_components(graphs: "Iterable[RedundancyGraph]") -> None:
+        """Look for the components of many graphs in one go, which is faster; each graph keeps its own.
+
+        Example:
+            >>> h = RedundancyGraph([[False, True], [True, False]], 0)
+            >>> RedundancyGraph.find_components([h])
+            >>> h.component_of
+            array([0, 0])
+        """
+        unknown = [h for h in dict.fromkeys(graphs) if "component_of" not in vars(h)]
+        for h, component_of in zip(unknown, strong_components([h.adjacency for h in unknown]), strict=True):
+            vars(h)["component_of"] = component_of
 
     @cached_property
     def components(self) -> tuple[Players, ...]:
@@ -148,11 +172,11 @@ class RedundancyGraph:
             >>> RedundancyGraph([[False, False, True], [False] * 3, [True, False, False]], 0).components
             ((0, 2), (1,))
         """
-        _, labels = connected_components(csr_array(self.adjacency), directed=True, connection="strong")
-        members = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
-        return tuple(sorted((tuple(m.tolist()) for m in members), key=lambda m: (-len(m), m[0])))
+        names, sizes = np.unique(self.component_of, return_counts=True)
+        members = np.split(np.argsort(self.component_of, kind="stable"), np.cumsum(sizes)[:-1])
+        return tuple(tuple(members[place].tolist()) for place in np.lexsort((names, -sizes)))
 
-    @property
+    @cached_property
     def groups(self) -> tuple[Players, ...]:
         """Mutually redundant players: the components with more than one member.
 
@@ -235,12 +259,25 @@ class RedundancyGraph:
             ((0,), (1, 2))
         """
         check_choice(convention, SourceSinkConvention, "convention")
-        if convention == "paper":
-            sources, sinks = _pagerank_extremes(self._condensed)
-        else:
-            incoming, outgoing = self._condensed.any(axis=0), self._condensed.any(axis=1)
-            sources, sinks = np.flatnonzero(outgoing & ~incoming), np.flatnonzero(incoming & ~outgoing)
-        return self._expand(sources), self._expand(sinks)
+        if convention not in self._directions:
+            find = self._pagerank_extremes if convention == "paper" else self._ends
+            self._directions[convention] = find()
+        return self._directions[convention]
+
+    # Metrics, tables and pictures ask for both ends, some of them several times.
+    @cached_property
+    def _directions(self) -> dict[SourceSinkConvention, tuple[Players, Players]]:
+        return {}
+
+    def _ends(self) -> tuple[Players, Players]:
+        """Players in components that edges only leave, and in those that edges only enter."""
+        component_of = self.component_of
+        crosses = self.adjacency & (component_of[:, None] != component_of)
+        leaves, enters = np.zeros((2, self.n_players), dtype=np.bool_)
+        leaves[component_of[crosses.any(axis=1)]] = True
+        enters[component_of[crosses.any(axis=0)]] = True
+        sources, sinks = (np.flatnonzero(ends[component_of]) for ends in (leaves & ~enters, enters & ~leaves))
+        return tuple(sources.tolist()), tuple(sinks.tolist())
 
     @cached_property
     def transitivity(self) -> float:
@@ -324,29 +361,35 @@ class RedundancyGraph:
     @cached_property
     def _condensed(self) -> BoolArray:
         """(C, C) edges between distinct components."""
-        component_of = np.empty(self.n_players, dtype=np.intp)
-        for component, members in enumerate(self.components):
-            component_of[list(members)] = component
+        node_of = np.empty(self.n_players, dtype=np.intp)
+        for node, members in enumerate(self.components):
+            node_of[list(members)] = node
         source, target = np.nonzero(self.adjacency)
         condensed = np.zeros((len(self.components),) * 2, dtype=np.bool_)
-        condensed[component_of[source], component_of[target]] = True
+        condensed[node_of[source], node_of[target]] = True
         np.fill_diagonal(condensed, False)
         return condensed
 
+    def _pagerank_extremes(self) -> tuple[Players, Players]:
+        """Players of lowest and of highest PageRank in each weakly connected part with at least two components.
+
+        Scores of such a part are never all equal: a successor of a source always receives more than the source.
+        """
+        from scipy.sparse import csr_matrix
+        from scipy.sparse.csgraph import connected_components
+        from sknetwork.ranking import PageRank
+
+        lowest, highest = [], []
+        condensed = csr_matrix(self._condensed, dtype=np.float64)
+        n_parts, part_of = connected_components(condensed, connection="weak")
+        for part in range(n_parts):
+            nodes = np.flatnonzero(part_of == part)
+            if len(nodes) > 1:
+                # Few of the possible edges exist, so this walk is for a library of sparse graphs.
+                levels = tie_levels(PageRank().fit_predict(condensed[nodes][:, nodes]))
+                lowest += nodes[levels == levels.max()].tolist()
+                highest += nodes[levels == 0].tolist()
+        return self._expand(lowest), self._expand(highest)
+
     def _expand(self, nodes: Iterable[int]) -> Players:
         return tuple(sorted(player for node in nodes for player in self.components[node]))
-
-
-def _pagerank_extremes(condensed: BoolArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Nodes of lowest and of highest PageRank in each weakly connected part with at least two nodes.
-
-    Scores of such a part are never all equal: a successor of a source always receives more than the source.
-    """
-    is_lowest, is_highest = np.zeros((2, len(condensed)), dtype=np.bool_)
-    n_parts, part_of = connected_components(csr_array(condensed), directed=True, connection="weak")
-    for part in range(n_parts):
-        nodes = np.flatnonzero(part_of == part)
-        if len(nodes) > 1:
-            levels = tie_levels(pagerank(condensed[np.ix_(nodes, nodes)].astype(np.float64)))
-            is_lowest[nodes], is_highest[nodes] = levels == levels.max(), levels == 0
-    return np.flatnonzero(is_lowest), np.flatnonzero(is_highest)

@@ -6,6 +6,7 @@ else stands in `header`, a JSON text; in JSON all fields stand side by side. Nei
 
 import json
 import os
+import struct
 import uuid
 import zipfile
 import zlib
@@ -17,16 +18,23 @@ import numpy as np
 
 FORMAT_VERSION = 1
 
-_BROKEN = (ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+# All that unpacking damaged bytes is known to raise; RuntimeError covers nesting and unknown compression.
+_BROKEN = (
+    ValueError, TypeError, KeyError, EOFError, RuntimeError, OverflowError, SyntaxError, struct.error,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
-def write_record(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) -> None:
+def write_record(
+    path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any], *, version: int = FORMAT_VERSION
+) -> None:
     """Write a record, replacing the file at `path` in one step.
 
     Args:
         path: Ends in `.npz` or `.json`.
         kind: What the record is, checked when it is read.
         fields: Arrays and JSON-able values.
+        version: Of the format of this kind.
 
     Example:
         >>> import tempfile
@@ -41,22 +49,25 @@ def write_record(path: str | os.PathLike[str], kind: str, fields: Mapping[str, A
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         with temporary.open("xb") as file:
-            write(file, {"kind": kind, "version": FORMAT_VERSION, **fields})
+            write(file, {"kind": kind, "version": version, **fields})
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def read_record(path: str | os.PathLike[str], kind: str, fields: Collection[str]) -> dict[str, Any]:
-    """Read a record of the given kind that has all the given fields.
+def read_record(
+    path: str | os.PathLike[str], kind: str, fields: Collection[str], *, version: int = FORMAT_VERSION
+) -> dict[str, Any]:
+    """Read a record of the given kind and version that has all the given fields.
 
     Args:
         path: Ends in `.npz` or `.json`.
         kind: The kind it was written as.
         fields: Names that must be present.
+        version: The one version that is understood.
 
     Raises:
-        ValueError: The file is damaged, of another kind, of a later version, or lacks a field.
+        ValueError: The file is damaged, of another kind or version, or lacks a field.
 
     Example:
         See `write_record`.
@@ -68,20 +79,19 @@ def read_record(path: str | os.PathLike[str], kind: str, fields: Collection[str]
             record = read(file)
         except _BROKEN as error:
             raise ValueError(
-                f"`path` must be an intact {path.suffix} file, got {path} ({error}). Save the graph again."
+                f"`path` must be an intact {path.suffix} file, got {path} ({error}). Write it again."
             ) from error
     if not isinstance(record, dict) or record.get("kind") != kind:
         found = record.get("kind") if isinstance(record, dict) else type(record).__name__
         raise ValueError(f"`path` must hold a record of kind {kind!r}, got {found!r} in {path}. Pass another file.")
-    version = record.get("version")
-    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
-        raise ValueError(
-            f"`path` must hold format version 1 to {FORMAT_VERSION}, got {version!r} in {path}. "
-            "Upgrade bivshap_lightning to read later versions."
-        )
+    found = record.get("version")
+    if type(found) is not int or found != version:
+        later = type(found) is int and found > version
+        advice = "Upgrade bivshap_lightning to read later versions." if later else "Write the file again."
+        raise ValueError(f"`path` must hold format version {version}, got {found!r} in {path}. {advice}")
     missing = sorted(set(fields) - record.keys())
     if missing:
-        raise ValueError(f"`path` must hold all fields, got none for {missing} in {path}. Save the graph again.")
+        raise ValueError(f"`path` must hold all fields, got none for {missing} in {path}. Write it again.")
     return record
 
 

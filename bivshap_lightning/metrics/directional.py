@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -15,7 +16,7 @@ from bivshap_lightning.graph.checks import check_choice, check_gamma
 from bivshap_lightning.metrics.inputs import Graphs, RankingOrGraph, existing_players, redundancy_inputs
 from bivshap_lightning.metrics.plotting import draw_maskings
 from bivshap_lightning.metrics.post_hoc import keeps_decision
-from bivshap_lightning.metrics.redundancy import STATISTICS, as_redundancy_graph, describe, summarize
+from bivshap_lightning.metrics.redundancy import STATISTICS, as_redundancy_graphs, components_of, describe, summarize
 from bivshap_lightning.metrics.results import (
     Convention,
     MetricResult,
@@ -60,7 +61,7 @@ def _directional_update(
 ) -> SampleScores:
     check_choice(convention, Convention, "convention")
     graphs = redundancy_inputs(game, ranking_or_graph)
-    redundancy = [as_redundancy_graph(graph, gamma, convention) for graph in graphs]
+    redundancy = as_redundancy_graphs(graphs, gamma, convention)
     sources, sinks = _sources_and_sinks(redundancy, game.n_players, convention)
     present = {
         "mask_sinks": ~sinks,
@@ -71,7 +72,8 @@ def _directional_update(
     masks = torch.stack([torch.ones_like(sinks), *(present[masking] for masking in MASKINGS)], dim=1)
     right = keeps_decision(game, masks)
     masked = (~masks & existing_players(game).cpu()[:, None]).sum(dim=2)
-    scores = {**describe(redundancy), "without_direction": ~(sources | sinks).any(dim=1)}
+    statistics = describe(redundancy, components_of(redundancy, game.n_players))
+    scores = {**statistics, "without_direction": ~(sources | sinks).any(dim=1)}
     for place, masking in enumerate(MASKINGS, start=1):
         scores[f"{masking}_accuracy"], scores[f"{masking}_masked"] = right[:, place], masked[:, place]
     return scores
@@ -82,9 +84,11 @@ def _sources_and_sinks(
 ) -> tuple[Tensor, Tensor]:
     """Bool (B, F) each."""
     flags = np.zeros((2, len(redundancy), n_players), dtype=np.bool_)
-    for sample, h in enumerate(redundancy):
-        for kind, players in enumerate(h.sources_and_sinks(convention)):
-            flags[kind, sample, list(players)] = True
+    for flag, found in zip(
+        flags, zip(*(h.sources_and_sinks(convention) for h in redundancy), strict=True), strict=True
+    ):
+        samples = np.arange(len(found)).repeat([len(players) for players in found])
+        flag[samples, list(chain.from_iterable(found))] = True
     sources, sinks = torch.from_numpy(flags)
     return sources, sinks
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from bivshap_lightning.explainers import Explanation
 from bivshap_lightning.game import Game
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
+from bivshap_lightning.graph.together import rank_all
 
 Graph: TypeAlias = ExplanationGraph | RedundancyGraph
 Graphs: TypeAlias = Explanation | ExplanationGraph | RedundancyGraph | Sequence[Graph]
@@ -57,14 +58,15 @@ def ranked_places(game: Game, ranking: RankingOrGraph, *, personalized: bool = F
     _check_every_sample_plays(game)
     if not _are_graphs(ranking):
         return _places_of_scores(game, _as_scores(game, ranking))
+    graphs = [graph for graph in _as_graphs(game, ranking) if isinstance(graph, ExplanationGraph)]
+    if len(graphs) < game.n_samples:
+        raise TypeError(
+            "`ranking_or_graph` must rank the players, got RedundancyGraph. Pass the ExplanationGraph that it "
+            "was made from, or scores."
+        )
     order = np.tile(np.arange(game.n_players), (game.n_samples, 1))
-    for row, graph in zip(order, _as_graphs(game, ranking), strict=True):
-        if isinstance(graph, RedundancyGraph):
-            raise TypeError(
-                "`ranking_or_graph` must rank the players, got RedundancyGraph. Pass the ExplanationGraph that it "
-                "was made from, or scores."
-            )
-        row[: graph.n_players] = graph.order(personalized=personalized)
+    for row, ranking in zip(order, rank_all(graphs, personalized=personalized), strict=True):
+        row[: len(ranking.order)] = ranking.order
     return _invert(torch.from_numpy(order).to(game.device))
 
 

@@ -13,12 +13,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bivshap_lightning.game import Game
-from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
+from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.checks import check_choice, check_gamma
+from bivshap_lightning.graph.together import rank_all
 from bivshap_lightning.metrics.inputs import Graph, Graphs, RankingOrGraph, redundancy_inputs
 from bivshap_lightning.metrics.plotting import draw_curve, draw_point
 from bivshap_lightning.metrics.post_hoc import keeps_decision
-from bivshap_lightning.metrics.redundancy import STATISTICS, as_redundancy_graph, describe, summarize
+from bivshap_lightning.metrics.redundancy import (
+    STATISTICS,
+    as_redundancy_graphs,
+    components_of,
+    describe,
+    sizes_of,
+    summarize,
+)
 from bivshap_lightning.metrics.results import (
     Convention,
     MetricResult,
@@ -83,13 +91,14 @@ def _mutual_update(
 ) -> SampleScores:
     check_choice(convention, Convention, "convention")
     graphs = redundancy_inputs(game, ranking_or_graph)
-    redundancy = [as_redundancy_graph(graph, gamma, convention) for graph in graphs]
-    members = _Members.of(redundancy, game.n_players)
+    redundancy = as_redundancy_graphs(graphs, gamma, convention)
+    components = components_of(redundancy, game.n_players)
+    members = _Members.of(components)
     kept = members.kept(n_draws, seed, at_least=1 if convention == "default" else 0)
-    representatives = members.representatives(_places(graphs, redundancy, game.n_players))
+    representatives = members.representatives(_places(graphs, members))
     whole = torch.ones(game.n_samples, 1, game.n_players, dtype=torch.bool)
     right = keeps_decision(game, torch.cat([whole, representatives[:, None], kept.flatten(1, 2)], dim=1))
-    statistics = describe(redundancy)
+    statistics = describe(redundancy, components)
     removable = (~representatives).sum(dim=1)
     return {
         **statistics,
@@ -101,12 +110,17 @@ def _mutual_update(
     }
 
 
-def _places(graphs: Sequence[Graph], redundancy: Sequence[RedundancyGraph], n_players: int) -> IntArray:
+def _places(graphs: Sequence[Graph], members: _Members) -> IntArray:
     """(B, F): the place of each player in the ranking of its G; of an H, which ranks nobody, its number."""
-    places = np.tile(np.arange(n_players), (len(graphs), 1))
-    for row, graph, h in zip(places, graphs, redundancy, strict=True):
-        if isinstance(graph, ExplanationGraph) and h.groups:  # ranking takes time, and without groups is for nothing
-            row[: graph.n_players] = np.argsort(graph.order())
+    n_samples, n_players = members.shape
+    places = np.tile(np.arange(n_players), (n_samples, 1))
+    # Ranking takes time, and without groups is for nothing.
+    ranked = {s: graph for s in np.unique(members.samples).tolist() if isinstance(graph := graphs[s], ExplanationGraph)}
+    orders = [ranking.order for ranking in rank_all(list(ranked.values()))]
+    if orders:
+        counts = [len(order) for order in orders]
+        samples = np.repeat(list(ranked), counts)
+        places[samples, np.concatenate(orders)] = np.concatenate([np.arange(count) for count in counts])
     return places
 
 
@@ -129,13 +143,11 @@ class _Members:
     sizes: IntArray
 
     @classmethod
-    def of(cls, redundancy: Sequence[RedundancyGraph], n_players: int) -> _Members:
-        found = [(sample, group) for sample, h in enumerate(redundancy) for group in h.groups]
-        sizes = np.array([len(group) for _, group in found], dtype=np.int64)
-        samples = np.array([sample for sample, _ in found], dtype=np.int64)
-        players = np.array([player for _, group in found for player in group], dtype=np.int64)
-        shape = (len(redundancy), n_players)
-        return cls(shape, samples.repeat(sizes), players, np.arange(len(found)).repeat(sizes), sizes)
+    def of(cls, components: NDArray[np.intp]) -> _Members:
+        samples, players = np.nonzero(sizes_of(components) > 1)
+        names = samples * components.shape[1] + components[samples, players]
+        _, groups, sizes = np.unique(names, return_inverse=True, return_counts=True)
+        return cls(components.shape, samples, players, groups, sizes)
 
     def kept(self, n_draws: int, seed: int, *, at_least: int) -> Tensor:
         """Which players stay: bool (B, draws, levels, F). Players without a group always do.
@@ -146,12 +158,14 @@ class _Members:
         guarantees the raw stream, so also on every machine and release.
         """
         keys = np.random.PCG64(seed).random_raw(self.shape[1])
-        size, turn = self.sizes[self.groups], self._turns(keys[self.players])
-        start = np.arange(n_draws)[:, None, None] * size // n_draws
-        n_kept = np.maximum(np.arange(N_LEVELS)[:, None] * size // (N_LEVELS - 1), at_least)
-        stays = np.ones((n_draws, N_LEVELS, *self.shape), dtype=np.bool_)
-        stays[:, :, self.samples, self.players] = (turn - start) % size < n_kept
-        return torch.from_numpy(stays).movedim(2, 0)
+        size, turn = np.ones((2, *self.shape), dtype=np.int32)
+        size[self.samples, self.players] = self.sizes[self.groups]
+        turn[self.samples, self.players] = self._turns(keys[self.players])
+        size, turn = size[:, None, None], turn[:, None, None]
+        start = np.arange(n_draws, dtype=np.int32)[:, None, None] * size // n_draws
+        n_kept = np.arange(N_LEVELS, dtype=np.int32)[:, None] * size // (N_LEVELS - 1)
+        least = np.where(size > 1, np.int32(at_least), np.int32(1))
+        return torch.from_numpy((turn - start) % size < np.maximum(n_kept, least))
 
     def representatives(self, places: IntArray) -> Tensor:
         """Who stays when each group keeps its member of the best place: bool (B, F)."""

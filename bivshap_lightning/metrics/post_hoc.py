@@ -31,7 +31,7 @@ def keeps_decision(game: Game, masks: Tensor) -> Tensor:
     """Whether the model decides on each coalition as on the first one, which is to hold all players.
 
     Args:
-        game: A classification.
+        game: A classification, or a value: then see :meth:`~bivshap_lightning.Game.predict` for what it decides.
         masks: Bool (B, K, F).
 
     Returns:
@@ -42,11 +42,6 @@ def keeps_decision(game: Game, masks: Tensor) -> Tensor:
         >>> keeps_decision(game, torch.tensor([[[True, True], [True, False], [False, True]]]))
         tensor([[1., 1., 0.]], dtype=torch.float64)
     """
-    if game.target.is_floating_point():
-        raise ValueError(
-            "`game` must be a classification, got the loss of a regression. "
-            "Use InsertionAUC or DeletionAUC, which ask for utilities only."
-        )
     decisions = game.predict(masks).cpu()
     return (decisions == decisions[:, :1]).double()
 

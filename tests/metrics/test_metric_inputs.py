@@ -139,13 +139,16 @@ class TestRefusals:
             game_of(0)
 
     @pytest.mark.parametrize("cls", [PostHocAccuracy, *REDUNDANCY_METRICS])
-    def test_a_regression_has_no_accuracy(self, cls):
-        game = Game(lambda x: x.sum(dim=1), torch.ones(1, 3), behavior="output")
-        with pytest.raises(ValueError, match="`game` must be a classification to predict classes"):
-            cls().update(game, GRAPH)
-        game = Game(torch.nn.Linear(3, 1), torch.ones(1, 3), behavior="loss", target=torch.tensor([0.5]))
-        with pytest.raises(ValueError, match=r"must be a classification, got the loss of a regression\. Use Insertion"):
-            cls().update(game, GRAPH)
+    def test_a_regression_decides_between_the_whole_and_nothing(self, cls):
+        value = Game(lambda x: x.sum(dim=1), torch.ones(1, 3), behavior="output")
+        # The same game as a classification: class 1 from half of the value on.
+        decision = Game(lambda x: 8 * x.sum(dim=1) - 11.9, torch.ones(1, 3))
+        metrics = cls(), cls()
+        for metric, game in zip(metrics, (value, decision), strict=True):
+            metric.update(game, GRAPH)
+        one, other = (metric.compute() for metric in metrics)
+        for name, number in one.items():
+            torch.testing.assert_close(number, other[name], msg=name)
 
     @pytest.mark.parametrize("cls", [InsertionAUC, DeletionAUC])
     def test_a_regression_has_areas(self, cls):
