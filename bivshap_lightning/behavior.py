@@ -20,11 +20,14 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, one_hot
 
 BehaviorName = Literal["probability", "logit", "log_odds", "loss", "output"]
 BehaviorFunction = Callable[[Tensor, Tensor], Tensor]
 Link = Literal["softmax", "sigmoid", "identity"]
+
+# What is read off scores without bending them.
+_LINEAR = {("probability", "identity"), ("logit", "softmax"), ("logit", "sigmoid"), ("log_odds", "sigmoid")}
 
 
 def detect_link(scores: Tensor, *, gives_probabilities: bool) -> Link:
@@ -119,6 +122,32 @@ class Behavior:
         if independent_labels:
             return (_pick(probabilities, target) >= 0.5).long()
         return probabilities.argmax(dim=1)
+
+    def linear_weights(self, target: Tensor, n_outputs: int) -> Tensor | None:
+        """The weights with which scores add up to the utility (and a constant), None if they do not simply add up.
+
+        Args:
+            target: (N,) class indices.
+            n_outputs: C.
+
+        Returns:
+            (N, C) float64.
+
+        Example:
+            >>> Behavior("log_odds", "sigmoid").linear_weights(torch.tensor([0, 1]), 1)
+            tensor([[-1.],
+                    [ 1.]], dtype=torch.float64)
+        """
+        if callable(self.name) or target.is_floating_point():
+            return None
+        if self.name == "log_odds" and self.link == "softmax" and n_outputs == 2:
+            return 2 * one_hot(target, 2).double() - 1
+        if self.name != "output" and (self.name, self.link) not in _LINEAR:
+            return None
+        if n_outputs > 1:
+            return one_hot(target, n_outputs).double()
+        ones = torch.ones(len(target), 1, dtype=torch.float64, device=target.device)
+        return ones if self.name == "output" else torch.where(target[:, None] == 1, ones, -ones)
 
     def _probability(self, scores: Tensor, target: Tensor) -> Tensor:
         if self.link == "softmax" and scores.shape[1] == 2:

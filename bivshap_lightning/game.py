@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 from tqdm.auto import tqdm
 
 from bivshap_lightning.behavior import Behavior, BehaviorFunction, BehaviorName, Link, detect_link, resolve_target
 from bivshap_lightning.coalitions import Block, unique
-from bivshap_lightning.inputs import as_tensor, as_tensors, check_inputs
-from bivshap_lightning.model import Model, is_out_of_memory
-from bivshap_lightning.players import Players
-from bivshap_lightning.removal import Removal
+from bivshap_lightning.model import is_out_of_memory
+from bivshap_lightning.setting import Setting
+from bivshap_lightning.trees import TreeEnsemble, TreesRefused, check_trees
 
 # Input elements per forward pass when nobody says otherwise: large enough to keep a device busy, small enough for
 # the activations of a convolutional network to fit into ordinary memory.
 ELEMENTS_PER_CALL = {"cpu": 2**18, "other": 2**23}
+# Mixtures of each sample and its stand-ins on which trees must say what their model says.
+CHECKED_MIXTURES = 6
 
 Read = Callable[[Tensor, Tensor], Tensor]
 
@@ -37,12 +37,14 @@ class Game:
     Args:
         model: a torch module, a function from inputs to scores, or an estimator (see
             :class:`~bivshap_lightning.model.Model`).
-        inputs: the samples to explain, a tensor or array of shape (B, ...), or a tuple of them.
-        baselines: what replaces an absent player: None (zero), a number, one row, one row per sample, or a tuple
-            with one of these per input.
+        inputs: the samples to explain, a tensor or array of shape (B, ...), a data frame, or a tuple of them.
+        baselines: what replaces an absent player: None (zero), a number, one row, one row per sample, a function of the
+            input such as :class:`~bivshap_lightning.removal.Blur`, ``ZeroEmbedding()`` for tokens, or a tuple with one
+            of these per input.
         background: instead of baselines, rows (R, ...) over which the value is averaged.
-        feature_mask: integer player ids, broadcastable to the inputs; -1 marks elements that always stay. By
-            default every element is a player.
+        feature_mask: integer player ids, broadcastable to the inputs, where -1 marks elements that always stay; or a
+            maker such as ``Grid(4)``; see :func:`~bivshap_lightning.players.make_players`. By default every element is
+            a player.
         target: None for the class predicted on the whole input; an index, B indices, a class label, or a function
             of the scores. Frozen when the game is made.
         behavior: what is read off the scores: "probability", "logit", "log_odds", "loss" (negative), "output", or
@@ -59,6 +61,7 @@ class Game:
         n_samples: B.
         n_players: F.
         player_counts: (B,) how many of the F players each sample has.
+        player_names: B tuples of names, or None if nobody named the players.
         null_players: (B, F) bool: players whose input equals its replacement, or that the sample lacks. They cannot
             change any value.
         target: (B,) what is explained.
@@ -89,27 +92,12 @@ class Game:
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> None:
-        given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-        self._model = Model(model, as_arrays=any(not isinstance(x, Tensor) for x in given))
-        self.inputs = check_inputs(tuple(self._model.place(as_tensor(x)) for x in given))
+        setting = Setting.of(model, inputs, baselines, background, feature_mask, additional_forward_args)
+        self._setting, self._model = setting, setting.model
+        self.inputs, self.additional_forward_args, self.removal = setting.inputs, setting.extra, setting.removal
         self.n_samples, self.device = self.inputs[0].shape[0], self.inputs[0].device
-        extra = additional_forward_args
-        self.additional_forward_args = () if extra is None else extra if isinstance(extra, tuple) else (extra,)
-        self.players = Players.from_mask(self.inputs, as_tensors(feature_mask))
+        self.players, self.player_names, self.null_players = setting.players, setting.names, setting.null_players
         self.n_players, self.player_counts = self.players.n_players, self.players.counts
-        if self.n_players == 0:
-            raise ValueError(
-                f"`inputs` must hold at least one player, got none in shapes {[tuple(x.shape) for x in self.inputs]}. "
-                "Give some elements a `feature_mask` id from 0 upwards."
-            )
-        if background is None:
-            self.removal = Removal.from_baselines(self.inputs, baselines)
-        elif baselines is None:
-            self.removal = Removal.from_background(self.inputs, as_tensors(background) or ())
-        else:
-            raise ValueError("`baselines` must be None when `background` is given, got both. Pass one of them.")
-        self._removes_to_zero = [not bool(rows.any()) for rows in self.removal.rows]
-        self.null_players = ~self._differs()
         self._has_nulls = bool(self.null_players.any())
         self._nulls_are_shared = bool((self.null_players == self.null_players[:1]).all())
         self.rows_per_call = self._choose_rows_per_call(perturbations_per_eval)
@@ -119,6 +107,7 @@ class Game:
         self.n_outputs, self.dtype = scores.shape[1], scores.dtype
         self.behavior = self._choose_behavior(behavior, link, scores)
         self.target = resolve_target(target, scores, self.behavior, self._model.class_names)
+        self._trees: tuple[TreeEnsemble, Tensor] | TreesRefused | None = None
 
     def __repr__(self) -> str:
         return (
@@ -174,9 +163,8 @@ class Game:
         def utility(*arguments: Tensor) -> Tensor:
             *inputs, samples = arguments
             self._count(torch.bincount(samples, minlength=self.n_samples))
-            block = Block(samples.new_empty(0), samples)
-            extra = tuple(self._repeat(value, block, 1) for value in self.additional_forward_args)
-            return self._utility(self._model(tuple(inputs), extra), samples)
+            further = self._setting.arguments(Block(samples.new_empty(0), samples))
+            return self._utility(self._model(tuple(inputs), further), samples)
 
         with self._model.visit(gradients=True):
             yield utility
@@ -195,17 +183,18 @@ class Game:
     def predict(self, masks: Tensor) -> Tensor:
         """Decisions of the model on coalitions: a class, or off / on for the target among independent labels.
 
+        Where a value is explained, such as a regression's, the decision is 1 if it is as near to the value of the whole
+        input as to that of no player at all, or nearer, and 0 otherwise.
+
         Args:
             masks: bool (B or 1, K, F).
 
         Returns:
             (B, K) int64.
         """
-        if (self.behavior.name == "output" and self.n_outputs == 1) or self.target.is_floating_point():
-            raise ValueError(
-                f"`game` must be a classification to predict classes, got behavior {self.behavior.label!r} of a value. "
-                "Use a metric of utilities instead, or another `behavior`."
-            )
+        is_value = self.behavior.name == "output" and (self.n_outputs == 1 or self._model.is_regressor)
+        if is_value or self.target.is_floating_point():
+            return self._is_near_the_whole(masks)
         if self.behavior.link == "softmax" and self.removal.n_rows == 1:
             # The likeliest class has the largest score; the sum keeps NaN and infinity visible to the check of values.
             decided = self._evaluate(masks, lambda scores, samples: scores.argmax(dim=1) + 0 * scores.sum(dim=1))
@@ -216,13 +205,73 @@ class Game:
         decisions = self.behavior.predict(p.flatten(0, 1), target, independent_labels=labels_are_independent)
         return decisions.view(p.shape[:2])
 
+    @property
+    def has_trees(self) -> bool:
+        """Whether the values are sums of the leaves of trees, which :meth:`trees` gives."""
+        try:
+            self.trees()
+        except TreesRefused:
+            return False
+        return True
+
+    def trees(self) -> tuple[TreeEnsemble, Tensor]:
+        """The model as a sum of trees, and the weights (B, C) with which its scores add up to the utility.
+
+        Read when first asked for, and checked against the model on mixtures of samples and stand-ins.
+
+        Raises:
+            TreesRefused: the model is no sum of trees, or the utility is not linear in its scores.
+
+        Example:
+            >>> import numpy as np
+            >>> from sklearn.ensemble import RandomForestClassifier
+            >>> x, y = np.eye(4), [0, 0, 1, 1]
+            >>> game = Game(RandomForestClassifier(n_estimators=7, random_state=0).fit(x, y), x)
+            >>> ensemble, weights = game.trees()
+            >>> ensemble.n_trees, weights.shape
+            (7, torch.Size([4, 2]))
+        """
+        if self._trees is None:
+            try:
+                self._trees = self._read_trees()
+            except TreesRefused as refusal:
+                self._trees = refusal
+        if isinstance(self._trees, TreesRefused):
+            raise TreesRefused(str(self._trees))
+        return self._trees
+
+    def _read_trees(self) -> tuple[TreeEnsemble, Tensor]:
+        ensemble = self._model.read_trees().to(self.device)
+        weights = self.behavior.linear_weights(self.target, self.n_outputs)
+        if weights is None:
+            raise TreesRefused(
+                f"`behavior` must add up the leaves of trees, got {self.behavior.label!r} of scores with link "
+                f"{self.behavior.link!r}. Use 'probability' for a forest, 'logit' for boosted trees that classify, "
+                "'output' for a regression."
+            )
+        if len(self.inputs) != 1 or self.inputs[0].dim() != 2 or self.additional_forward_args:
+            shapes = [tuple(x.shape) for x in self.inputs]
+            raise TreesRefused(f"`inputs` must be one table and nothing else to be sent down trees, got {shapes}.")
+        masks = torch.rand(CHECKED_MIXTURES, self.n_players, generator=torch.Generator().manual_seed(0)) < 0.5
+        masks[0], masks[1] = True, False
+        stand_ins = torch.arange(CHECKED_MIXTURES, device=self.device) % self.removal.n_rows
+        block = Block(masks.to(self.device), stand_ins=stand_ins)
+        with self._model.visit():
+            scores = self._sweep(block, lambda scores, samples: scores)
+        self._count(CHECKED_MIXTURES)
+        check_trees(ensemble, self._setting.rows(block)[0], scores.flatten(0, 1))
+        return ensemble, weights
+
+    def _is_near_the_whole(self, masks: Tensor) -> Tensor:
+        """(B, K) int64: 1 where a value is nearer to that of all players than to that of none."""
+        ends = torch.tensor([False, True], device=self.device)[None, :, None].expand(1, 2, self.n_players)
+        nothing, whole = self(ends).split(1, dim=1)
+        values = self(masks)
+        is_near: Tensor = (values - whole).abs() <= (values - nothing).abs()
+        return is_near.long()
+
     def _utility(self, scores: Tensor, samples: Tensor) -> Tensor:
         return self.behavior(scores, self.target[samples])
-
-    def _differs(self) -> Tensor:
-        """(B, F) bool: players with an element whose input differs from a stand-in."""
-        flags = [(x[:, None] != r).any(dim=1).flatten(1) for x, r in zip(self.inputs, self.removal.rows, strict=True)]
-        return self.players.any_element(flags)
 
     def _choose_rows_per_call(self, perturbations_per_eval: int | None) -> int:
         if perturbations_per_eval is None:
@@ -269,7 +318,7 @@ class Game:
                 f"`behavior` must be 'output' or 'loss' for a regressor, got {name!r}. Pass behavior='output'."
             )
         if link == "auto":
-            link = detect_link(scores, gives_probabilities=self._model.gives_probabilities)
+            link = self._model.link or detect_link(scores, gives_probabilities=self._model.gives_probabilities)
         return Behavior(name, link)
 
     def _evaluate(self, masks: Tensor, read: Read) -> Tensor:
@@ -302,9 +351,7 @@ class Game:
         n_rows, dim = self.removal.n_rows, 1 if block.samples is None else 0
         block = block.against(n_rows)
         n_calls = len(block) * (self.n_samples if block.samples is None else 1)
-        with self._model.visit(), tqdm(
-            total=n_calls, desc="model rows", unit="row", unit_scale=True, leave=False, disable=not self.show_progress
-        ) as bar:  # fmt: skip
+        with self._model.visit(), self._progress_bar(n_calls) as bar:
             values = self._sweep(block, read, bar)
         values = values.clone()  # an ordinary tensor again, which later code may put through autograd
         self._check_finite(values)
@@ -313,6 +360,14 @@ class Game:
         else:
             self._count(torch.bincount(block.samples, minlength=self.n_samples))
         return values if n_rows == 1 else values.unflatten(dim, (-1, n_rows)).mean(dim=dim + 1)
+
+    def _progress_bar(self, n_calls: int) -> AbstractContextManager[tqdm[Any] | None]:
+        if not self.show_progress:  # a bar that is switched off still takes as long as a small forward pass
+            return nullcontext()
+        bar: AbstractContextManager[tqdm[Any]] = tqdm(
+            total=n_calls, desc="model rows", unit="row", unit_scale=True, leave=False
+        )
+        return bar
 
     def _check_finite(self, values: Tensor) -> None:
         if not bool(torch.isfinite(values).all()):
@@ -353,50 +408,12 @@ class Game:
     def _read(self, block: Block, read: Read) -> Tensor:
         """One forward pass, read: (B, K, ...) or (K, ...)."""
         n, k = (self.n_samples, len(block)) if block.samples is None else (len(block), 1)
-        rows = tuple(self._perturb(block, position).flatten(0, 1) for position in range(len(self.inputs)))
-        extra = tuple(self._repeat(value, block, k) for value in self.additional_forward_args)
         samples = block.samples
         if samples is None:
             samples = torch.arange(self.n_samples, device=self.device).repeat_interleave(k)
-        values = read(self._model(rows, extra), samples)
+        values = read(self._model(self._setting.rows(block), self._setting.arguments(block)), samples)
         if values.shape[:1] != (n * k,):
             raise ValueError(
                 f"`behavior` must return one value per row, got shape {tuple(values.shape)} for {n * k} rows."
             )
         return values.unflatten(0, (n, k)) if block.samples is None else values
-
-    def _perturb(self, block: Block, position: int) -> Tensor:
-        """One input with absent players replaced: (B, K, ...) or (K, 1, ...)."""
-        x, stand_in = self.inputs[position], self.removal.rows[position]
-        masks = block.masks[None] if block.samples is None else block.masks[:, None]
-        if block.samples is not None:
-            x = x.index_select(0, block.samples)
-            stand_in = stand_in if len(stand_in) == 1 else stand_in.index_select(0, block.samples)
-        if block.stand_ins is not None:
-            stand_in = stand_in.index_select(1, block.stand_ins)
-            stand_in = stand_in if block.samples is None else stand_in.transpose(0, 1)
-        if not self.players.is_identity:
-            masks = self._spread_over_elements(masks, block, position)
-        masks, x = masks.unflatten(-1, x.shape[1:]), x[:, None]
-        if x.dtype == torch.bool:
-            return torch.where(masks, x, stand_in)
-        # One of the terms is exactly zero, so this is exact, and several times faster than `where` with broadcasting.
-        keep = masks.to(x.dtype)
-        return keep * x if self._removes_to_zero[position] else torch.addcmul((1 - keep) * stand_in, keep, x)
-
-    def _spread_over_elements(self, masks: Tensor, block: Block, position: int) -> Tensor:
-        """Masks over players as masks over the elements of one input."""
-        ids = self.players.ids[position]
-        if self.players.has_fixed:
-            masks = pad(masks, (0, 1), value=True)
-        if len(ids) == 1:
-            return masks.index_select(-1, ids[0])
-        ids = (ids if block.samples is None else ids.index_select(0, block.samples))[:, None]
-        shape = torch.broadcast_shapes(masks.shape[:2], ids.shape[:2])
-        return masks.expand(*shape, -1).gather(2, ids.expand(*shape, -1))
-
-    def _repeat(self, value: Any, block: Block, k: int) -> Any:
-        """A further model argument, following its samples if it has one row for each."""
-        if not isinstance(value, Tensor) or value.dim() == 0 or value.shape[0] != self.n_samples:
-            return value
-        return value.repeat_interleave(k, dim=0) if block.samples is None else value.index_select(0, block.samples)

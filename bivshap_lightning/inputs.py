@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -16,19 +19,148 @@ def as_tensor(value: Any) -> Tensor:
         >>> as_tensor([1.0, 2.0]).dtype
         torch.float64
     """
-    return value.detach() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+    if isinstance(value, Tensor):
+        return value.detach()
+    array = np.asarray(value)
+    return torch.as_tensor(array if array.flags.writeable else array.copy())  # pandas hands out read-only arrays
 
 
-def as_tensors(value: Any) -> tuple[Tensor, ...] | None:
-    """One value or a tuple of them as a tuple of tensors; None stays None.
+def is_frame(value: Any) -> bool:
+    """Whether a value is a pandas data frame, told without importing pandas.
 
     Example:
-        >>> len(as_tensors((np.zeros(2), torch.zeros(3))))
-        2
+        >>> is_frame(np.zeros((2, 3)))
+        False
     """
-    if value is None:
-        return None
-    return tuple(as_tensor(v) for v in (value if isinstance(value, (tuple, list)) else (value,)))
+    return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A data frame as numbers and back: a model gets frames like the one the user passed.
+
+    Columns of numbers stay numbers. Strings, truth values and categories become codes; a missing one is the code -1.
+
+    Attributes:
+        columns: the names of the columns.
+        categories: per column what its codes stand for, or None for a column of numbers.
+        dtypes: per column its type in the frame.
+
+    Example:
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"age": [31, 47], "job": ["clerk", "smith"]})
+        >>> table = Table.of(frame)
+        >>> table.encode(frame, "inputs")
+        tensor([[31.,  0.],
+                [47.,  1.]], dtype=torch.float64)
+        >>> table.decode(np.array([[31.5, 1.0]]))
+            age    job
+        0  31.5  smith
+    """
+
+    columns: tuple[Any, ...]
+    categories: tuple[Any, ...]
+    dtypes: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, frame: Any, *others: Any) -> Table:
+        """The table of a frame; others may hold further strings, which get codes too."""
+        categories = []
+        for name in frame.columns:
+            column = frame[name]
+            if column.dtype.name == "category":
+                categories.append(column.dtype.categories)
+            elif column.dtype.kind in "iuf":
+                categories.append(None)
+            elif column.dtype.kind in "bOT" or column.dtype.name in ("str", "string", "boolean"):
+                seen = [other[name] for other in (frame, *others) if is_frame(other) and name in other.columns]
+                categories.append(_values(seen))
+            else:
+                raise TypeError(
+                    f"`inputs` must have columns of numbers, strings, truth values or categories, got {column.dtype} "
+                    f"in {name!r}. Turn it into numbers first."
+                )
+        return cls(tuple(frame.columns), tuple(categories), tuple(frame.dtypes))
+
+    @property
+    def coded(self) -> list[Any]:
+        """The names of the columns that are codes."""
+        return [name for name, known in zip(self.columns, self.categories, strict=True) if known is not None]
+
+    def encode(self, rows: Any, argument: str) -> Tensor:
+        """Rows, a frame or a mapping by column for a single one, as float64 numbers (n, columns)."""
+        import pandas as pd
+
+        frame = rows if is_frame(rows) else pd.DataFrame([dict(rows)])
+        missing = [name for name in self.columns if name not in frame.columns]
+        if missing:
+            raise ValueError(f"`{argument}` must have all columns of the inputs, got none for {missing}.")
+        parts = []
+        for name, known in zip(self.columns, self.categories, strict=True):
+            column = frame[name]
+            if known is None:
+                parts.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
+                continue
+            unseen = [value for value in column.dropna().unique() if value not in known]
+            if unseen:
+                raise ValueError(
+                    f"`{argument}` must hold categories of the inputs, got {unseen[0]!r} in {name!r}, which knows "
+                    f"{list(known)[:10]}. Give all frames the same types: other.astype(inputs.dtypes)."
+                )
+            parts.append(np.asarray(pd.Categorical(column, categories=known).codes, dtype=np.float64))
+        return torch.from_numpy(np.stack(parts, axis=1))
+
+    def decode(self, numbers: NDArray[Any]) -> Any:
+        """Numbers (n, columns) as a frame. Columns of whole numbers may come back as fractions, such as a mean."""
+        import pandas as pd
+
+        if not self.coded:
+            return pd.DataFrame(numbers, columns=list(self.columns))
+        columns = {}
+        for k, (name, known, dtype) in enumerate(zip(self.columns, self.categories, self.dtypes, strict=True)):
+            if known is None:
+                columns[name] = numbers[:, k]
+            else:
+                codes = pd.Categorical.from_codes(numbers[:, k].astype(np.int64), categories=known)
+                columns[name] = codes if dtype.name == "category" else codes.astype(dtype)
+        return pd.DataFrame(columns)
+
+
+def tables_of(inputs: Sequence[Any], *others: Any) -> tuple[Table | None, ...]:
+    """For each input its table if it is a data frame.
+
+    Args:
+        inputs: what the user passed.
+        others: replacements and background rows; strings that only they hold get codes too.
+
+    Example:
+        >>> tables_of([np.zeros((2, 3))], None)
+        (None,)
+    """
+    lists = [list(other) if isinstance(other, (tuple, list)) else [other] * len(inputs) for other in others]
+    return tuple(
+        Table.of(x, *(rows[k] for rows in lists if k < len(rows))) if is_frame(x) else None
+        for k, x in enumerate(inputs)
+    )
+
+
+def encode_like(value: Any, table: Table | None, argument: str) -> Any:
+    """Rows for a table as numbers; anything else as it is.
+
+    Example:
+        >>> encode_like(0.5, None, "baselines")
+        0.5
+    """
+    if table is None:
+        return value
+    if is_frame(value) or isinstance(value, Mapping) or hasattr(value, "to_dict"):
+        return table.encode(value, argument)
+    if table.coded and not isinstance(value, (Tensor, np.ndarray)) and not callable(value):
+        raise ValueError(
+            f"`{argument}` must say what stands in for a category, got {value!r} for a frame with columns "
+            f"{table.coded} of categories. Pass a row, such as typical_row(frame), or background rows."
+        )
+    return value
 
 
 def check_inputs(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -51,3 +183,11 @@ def check_inputs(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
                 f"{position} of shape {tuple(x.shape)}. Fill missing values first."
             )
     return inputs
+
+
+def _values(columns: list[Any]) -> Any:
+    """All values of columns, sorted, without missing ones."""
+    import pandas as pd
+
+    values = pd.unique(pd.concat([column.dropna().astype(object) for column in columns], ignore_index=True))
+    return pd.Index(sorted(values, key=lambda value: (str(type(value)), value)), dtype=object)

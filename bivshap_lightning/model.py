@@ -7,13 +7,17 @@ the caller's training run (evaluation mode, random number generators, buffers), 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from bivshap_lightning.behavior import Link
+from bivshap_lightning.inputs import Table
+from bivshap_lightning.trees import TreeEnsemble, entrance_of, read_trees
 
 _Step = tuple[str, list[Tensor], list[Tensor]]
 
@@ -23,12 +27,14 @@ class Model:
 
     * A ``torch.nn.Module`` gets tensors on its own device and in its own floating point dtype.
     * A plain function gets what the user passed as inputs: tensors for tensors, NumPy arrays for arrays.
+    * Boosted trees that classify are asked for their margins, and ``link`` says how these become probabilities.
     * Any other object with ``predict_proba``, ``decision_function`` or ``predict`` gets NumPy arrays; the first of
       these methods that it has is used.
 
     Args:
         model: the model.
         as_arrays: the inputs came as arrays, so that a plain function expects arrays.
+        tables: per input, the table it came from if it was a data frame, so that the model expects frames.
 
     Example:
         >>> Model(torch.nn.Linear(2, 3))((torch.zeros(4, 2),)).shape
@@ -40,11 +46,13 @@ class Model:
                 [2.]])
     """
 
-    def __init__(self, model: Any, *, as_arrays: bool = False) -> None:
+    def __init__(self, model: Any, *, as_arrays: bool = False, tables: Sequence[Table | None] = ()) -> None:
         self.module = model if isinstance(model, nn.Module) else None
         self.class_names = getattr(model, "classes_", None)
-        self._call, self.method = _entrance(model)
+        self._model = model
+        self._call, self.method, self.link = _entrance(model)
         self._as_arrays = self.module is None and (as_arrays or self.method is not None)
+        self._tables = tables
         self._mutable: list[tuple[nn.Module, str]] | None = None
 
     @property
@@ -58,6 +66,10 @@ class Model:
         if self.module is None:
             return True
         return isinstance(list(self.module.modules())[-1], nn.Sigmoid)
+
+    def read_trees(self) -> TreeEnsemble:
+        """The model as a sum of trees; :class:`~bivshap_lightning.trees.TreesRefused` if it is none."""
+        return read_trees(self._model)
 
     def place(self, x: Tensor) -> Tensor:
         """Bring an input to the model's device and, if it is floating point, to the model's dtype."""
@@ -78,11 +90,37 @@ class Model:
         Returns:
             (N, C) scores, float32 at least.
         """
-        if self._as_arrays:
-            output = self._call(*(x.detach().cpu().numpy() for x in inputs), *extra)
-        else:
-            output = self._call(*inputs, *extra)
+        try:
+            output = self._call(*(self._arrays(inputs) if self._as_arrays else inputs), *extra)
+        except IndexError as error:
+            codes = [x for x in inputs if not x.is_floating_point() and x.numel()]
+            if not codes:
+                raise
+            raise ValueError(
+                f"`inputs` must hold codes that the model knows, no more of them than it can read, got codes from "
+                f"{min(int(x.min()) for x in codes)} to {max(int(x.max()) for x in codes)} in shapes "
+                f"{[tuple(x.shape[1:]) for x in codes]}; the model says: {error}. Shorten the text, or map unseen "
+                "codes to one that it knows."
+            ) from error
         return _as_scores(output, inputs[0])
+
+    def _arrays(self, inputs: tuple[Tensor, ...]) -> list[Any]:
+        """Inputs as the caller of a black box passed them: arrays, or frames where they came as frames."""
+        arrays = [x.detach().cpu().numpy() for x in inputs]
+        tables = self._tables or [None] * len(arrays)
+        return [x if table is None else table.decode(x) for x, table in zip(arrays, tables, strict=True)]
+
+    def check_length(self, inputs: tuple[Tensor, ...]) -> None:
+        """Refuse texts that are longer than a model of Hugging Face's kind can read."""
+        configs = [getattr(m, "config", None) for m in ([] if self.module is None else self.module.modules())]
+        limits = [getattr(config, "max_position_embeddings", None) for config in configs]
+        limit = min((n for n in limits if isinstance(n, int) and n > 0), default=None)
+        for x in inputs:
+            if limit is not None and x.dim() == 2 and not x.is_floating_point() and x.shape[1] > limit:
+                raise ValueError(
+                    f"`inputs` must be texts of at most {limit} tokens, the model's limit, got {x.shape[1]}. Shorten "
+                    "them, e.g. tokenizer(..., truncation=True)."
+                )
 
     @contextmanager
     def visit(self, *, gradients: bool = False) -> Iterator[None]:
@@ -96,7 +134,8 @@ class Model:
                 nothing is recorded.
         """
         with ExitStack() as stack:
-            parameters = () if self.module is None else self.module.parameters()
+            # Before CUDA has been used no parameter is on it, and looking through all of them takes its time.
+            parameters = () if self.module is None or not torch.cuda.is_initialized() else self.module.parameters()
             stack.enter_context(global_rngs_kept(p.device for p in parameters))
             stack.enter_context(torch.inference_mode(not gradients))
             stack.enter_context(torch.set_grad_enabled(gradients))
@@ -162,14 +201,17 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
-def _entrance(model: Any) -> tuple[Callable[..., Any], str | None]:
-    """How to call a model, and by which method when it is an estimator."""
+def _entrance(model: Any) -> tuple[Callable[..., Any], str | None, Link | None]:
+    """How to call a model, by which method when it is an estimator, and what its scores mean if that is known."""
     if not isinstance(model, nn.Module):
+        trees = entrance_of(model)
+        if trees is not None:
+            return trees.call, trees.method, trees.link
         for method in ("predict_proba", "decision_function", "predict"):
             if callable(getattr(model, method, None)):
-                return getattr(model, method), method
+                return getattr(model, method), method, None
     if callable(model):
-        return model, None
+        return model, None, None
     raise TypeError(
         f"`model` must be a torch module, a function, or an estimator with `predict_proba` or `predict`, got "
         f"{type(model).__name__}. Wrap it in a function from inputs to scores."

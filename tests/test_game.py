@@ -225,11 +225,15 @@ def test_predictions_and_targets():
     assert torch.equal(labels.predict(whole)[:, 0], (model(inputs)[:, 1] >= 0).long())
     regression = Game(model, inputs, behavior=lambda s, t: s[:, 0])
     assert regression.predict(whole).shape == (4, 1)
-    with pytest.raises(ValueError, match="`game` must be a classification to predict classes"):
-        Game(lambda x: x.sum(dim=1), inputs, behavior="output").predict(whole)
-    values = Game(lambda x: x.sum(dim=1), inputs, behavior="loss", target=torch.rand(4))
-    with pytest.raises(ValueError, match="`game` must be a classification to predict classes"):
-        values.predict(whole)
+
+
+def test_a_value_is_decided_by_whether_it_is_nearer_to_the_whole_or_to_nothing():
+    masks = torch.tensor([[[False, False], [True, False], [False, True], [True, True]]])
+    game = Game(lambda x: x.sum(dim=1), torch.tensor([[3.0, 1.0], [1.0, 1.0], [1.0, -1.0]]), behavior="output")
+    # Of 4, 3 is nearer to 4 and 1 to 0; half of 2 counts as near; of 0 only 0 is.
+    assert game.predict(masks).tolist() == [[0, 1, 0, 1], [0, 1, 1, 1], [1, 1, 1, 1]]
+    losses = Game(lambda x: x.sum(dim=1), torch.tensor([[3.0, 1.0]]), behavior="loss", target=torch.tensor([4.0]))
+    assert losses.predict(masks).tolist() == [[0, 1, 0, 1]]  # -16, -1, -9, 0
 
 
 def test_estimators_enter_by_the_same_door():

@@ -90,11 +90,13 @@ def test_estimators_are_asked_by_their_best_method():
     assert regression((torch.tensor(X),)).shape == (40, 1)
 
 
-def test_boosted_trees_are_estimators_like_any_other():
+def test_boosted_trees_are_asked_for_their_margins():
     from lightgbm import LGBMClassifier
 
     trees = LGBMClassifier(n_estimators=5, min_child_samples=2, verbose=-1).fit(X, Y)
-    np.testing.assert_allclose(Model(trees)((torch.tensor(X),)), trees.predict_proba(X))
+    margins = Model(trees)((torch.tensor(X),))
+    assert Model(trees).link == "sigmoid"
+    np.testing.assert_allclose(margins.sigmoid()[:, 0], trees.predict_proba(X)[:, 1])
 
 
 def test_functions_get_what_the_user_passed():

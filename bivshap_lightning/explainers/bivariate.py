@@ -11,9 +11,10 @@ from bivshap_lightning.explainers import kernel, sampling
 from bivshap_lightning.explainers.exact import explain_exactly
 from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.reduced import Estimate, ReducedGame
+from bivshap_lightning.explainers.trees import explain_trees
 from bivshap_lightning.game import Game
 
-Method = Literal["auto", "exact", "sampling", "kernel"]
+Method = Literal["auto", "exact", "trees", "sampling", "kernel"]
 Purpose = Literal["redundancy", "weights"]
 Orders = Literal["chained", "independent"]
 
@@ -33,10 +34,13 @@ class BivariateShapley:
 
     Args:
         model: a torch module, a function from inputs to scores, or an estimator.
-        method: how values are found. "exact" enumerates all coalitions of the players that are not null.
-            "sampling" follows random orders; it sees an exact zero as a zero. "kernel" fits a regression; its
-            weights are closer to the truth at the same cost, its zeros are only small. "auto" is exact whenever
-            enumeration costs no more than the budget, and otherwise what suits the ``purpose``.
+        method: how values are found. "exact" enumerates all coalitions of the players that are not null. "trees" is
+            exact for tree ensembles of any size and asks the model for nothing: forests explained by their
+            probability, boosted trees by their margin ("logit"), regressions by their output (see
+            :mod:`bivshap_lightning.trees`). "sampling" follows random orders; it sees an exact zero as a zero.
+            "kernel" fits a regression; its weights are closer to the truth at the same cost, its zeros are only small.
+            "auto" is exact wherever trees can be read or enumeration costs no more than the budget, and otherwise what
+            suits the ``purpose``.
         behavior: what is explained: "probability", "logit", "log_odds", "loss" (negative), "output", or a function
             of (scores (N, C), target (N,)).
         seed: start of the random design. The same seed gives the same coalitions for any number of samples.
@@ -138,7 +142,7 @@ class BivariateShapley:
             )
         reduced = ReducedGame(game)
         budget = (self.budget(game) if n_evaluations is None else n_evaluations) // game.removal.n_rows
-        method = self._choose(reduced.n_players, budget)
+        method = self._choose(game, reduced.n_players, budget)
         self._check_budget(method, reduced.n_players, budget, game.removal.n_rows, n_evaluations)
         spent = game.n_evaluations.clone()
         estimate = self._estimate(method, reduced, budget)
@@ -157,6 +161,7 @@ class BivariateShapley:
             seed=self.seed,
             behavior=game.behavior.label,
             removal=game.removal.description,
+            names=game.player_names,
         )
 
     def budget(self, game: Game) -> int:
@@ -167,18 +172,28 @@ class BivariateShapley:
 
     def minimum_evaluations(self, game: Game) -> int:
         """The fewest model rows per sample with which a game can be explained, roughly."""
+        if self._reads_trees(game):
+            return 0
         n = ReducedGame(game).n_players
         method = "sampling" if self.method == "auto" and self.purpose == "redundancy" else self.method
         return self._least("kernel" if method == "auto" else method, n) * game.removal.n_rows
 
+    def _reads_trees(self, game: Game) -> bool:
+        return self.method == "trees" or (self.method == "auto" and game.has_trees)
+
     def _least(self, method: str, n_players: int) -> int:
+        if method == "trees":
+            return 0
         if method == "exact":
             return 1 << n_players
         if method == "kernel":
             return kernel.minimum_evaluations(n_players)
         return 4 * n_players if self.orders == "independent" else sampling.minimum_evaluations(n_players)
 
-    def _choose(self, n_players: int, budget: int) -> str:
+    def _choose(self, game: Game, n_players: int, budget: int) -> str:
+        if self._reads_trees(game):
+            game.trees()  # reads and checks them, at the game's expense, or says why it cannot be
+            return "trees"
         if self.method != "auto":
             return self.method
         if n_players <= self.exact_limit and 2**n_players <= budget:
@@ -206,6 +221,8 @@ class BivariateShapley:
     def _estimate(self, method: str, game: ReducedGame, budget: int) -> Estimate:
         if method == "exact":
             return explain_exactly(game)
+        if method == "trees":
+            return explain_trees(game)
         generator = torch.Generator(device=game.device).manual_seed(self.seed)
         if method == "kernel":
             return kernel.explain_by_regression(game, budget, generator)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph import ExplanationGraph, mean_by_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,10 +25,11 @@ class Explanation:
         target: (B,) what was explained.
         null_players: (B, F) bool: players that cannot change the sample's value.
         player_counts: (B,) how many of the F players the sample has; the others are padding.
-        method: "exact", "sampling" or "kernel".
+        method: "exact", "trees", "sampling" or "kernel".
         seed: where the random design started; it plays no part in an exact explanation.
         behavior: what was read off the model.
         removal: what stood in for absent players.
+        names: B tuples of the players' names, or None if nobody named them.
 
     Example:
         >>> from bivshap_lightning import BivariateShapley
@@ -53,6 +54,12 @@ class Explanation:
     seed: int
     behavior: str
     removal: str
+    names: tuple[tuple[str, ...], ...] | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the values are free of sampling error."""
+        return self.method in ("exact", "trees")
 
     def __len__(self) -> int:
         return len(self.bivariate)
@@ -69,18 +76,25 @@ class Explanation:
 
         Args:
             index: which sample.
-            names: a name for each of its players; by default their numbers.
+            names: a name for each of its players; by default those of :attr:`names`, or else their numbers.
         """
         if not -len(self) <= index < len(self):
             raise IndexError(f"`index` must be below {len(self)}, the number of samples, got {index}.")
         n = int(self.player_counts[index])
+        if n == 0:
+            raise ValueError(
+                f"`index` must name a sample that has players, got {index}, which has none (an empty "
+                "text?). Leave it out."
+            )
+        if names is None and self.names is not None:
+            names = self.names[index]
         arrays = (self.bivariate[index, :n, :n].T, self.shapley[index, :n], self.standard_error[index, :n, :n].T)
         weights, shapley, error = (a.detach().cpu().numpy() for a in arrays)
         return ExplanationGraph(
             weights,
             names=names,
             shapley=shapley,
-            standard_error=error if self.method != "exact" else None,
+            standard_error=None if self.is_exact else error,
             provenance=self._provenance(index),
         )
 
@@ -89,9 +103,15 @@ class Explanation:
         return [self.graph(index, names) for index in range(len(self))]
 
     def mean_graph(self, indices: Sequence[int] | None = None, names: Sequence[str] | None = None) -> ExplanationGraph:
-        """The mean graph over a subgroup of samples, such as a class; by default over all."""
+        """The mean graph over a subgroup of samples, such as a class; by default over all.
+
+        Where samples have different named players, such as the words of texts, it has one node per name, see
+        :func:`~bivshap_lightning.graph.mean_by_name`; samples without players are left out.
+        """
         chosen = range(len(self)) if indices is None else indices
-        return ExplanationGraph.mean([self.graph(int(index), names) for index in chosen])
+        graphs = [self.graph(int(index), names) for index in chosen if self.names is None or self.player_counts[index]]
+        is_ragged = names is None and self.names is not None and len({graph.names for graph in graphs}) > 1
+        return mean_by_name(graphs) if is_ragged else ExplanationGraph.mean(graphs)
 
     def _provenance(self, index: int) -> dict[str, Any]:
         return {

@@ -69,6 +69,12 @@ class ReducedGame:
         kept = game.null_players.to(torch.int8).argsort(dim=1, stable=True)[:, : self.n_players]
         self._kept = kept[:1] if bool((kept == kept[:1]).all()) else kept
 
+    @property
+    def places(self) -> Tensor:
+        """(B or 1, F) int64: which of the remaining players a player is, -1 for those that left."""
+        places = self._kept.new_full((len(self._kept), self.game.n_players), -1)
+        return places.scatter_(1, self._kept, torch.arange(self.n_players, device=self.device).expand_as(self._kept))
+
     def __call__(self, masks: Tensor) -> Tensor:
         """Values of coalitions of the remaining players, the same ones for every sample.
 

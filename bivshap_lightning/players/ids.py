@@ -11,8 +11,8 @@ as its richest sample, and the players a sample lacks can never change its value
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -72,12 +72,22 @@ class Players:
         counts = _count_players(masks, n_players).expand(n_samples).clone()
         has_fixed = any(bool((m == NO_PLAYER).any()) for m in masks)
         ids = tuple(m.masked_fill(m == NO_PLAYER, n_players) for m in masks)
-        return cls(ids, n_players, counts, is_identity=False, has_fixed=has_fixed)
+        is_identity = len(ids) == 1 and torch.equal(ids[0], torch.arange(n_players, device=device)[None])
+        return cls(ids, n_players, counts, is_identity, has_fixed)
 
     @property
     def exists(self) -> Tensor:
         """(B, F) bool: whether a sample has the player at all."""
         return torch.arange(self.n_players, device=self.counts.device) < self.counts[:, None]
+
+    def widened(self, widths: Mapping[int, int]) -> Players:
+        """The same players of inputs whose elements have become several each, such as tokens their embeddings.
+
+        Args:
+            widths: by position of an input, how many elements each of its elements became.
+        """
+        ids = tuple(x.repeat_interleave(widths.get(k, 1), dim=1) for k, x in enumerate(self.ids))
+        return replace(self, ids=ids, is_identity=False)
 
     def any_element(self, flags: Sequence[Tensor]) -> Tensor:
         """Whether any element of a player is flagged.
@@ -143,62 +153,3 @@ def _count_players(masks: Sequence[Tensor], n_players: int) -> Tensor:
             f"although id {largest} occurs. Renumber it, e.g. with `torch.unique(mask, return_inverse=True)[1]`."
         )
     return counts
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Square patches of images as players: n rows by n columns of them, through all channels.
-
-    Args:
-        n: patches along each side; at most one per pixel.
-
-    Example:
-        >>> Grid(2)(torch.zeros(1, 3, 4, 4))[0, 0]
-        tensor([[0, 0, 1, 1],
-                [0, 0, 1, 1],
-                [2, 2, 3, 3],
-                [2, 2, 3, 3]])
-    """
-
-    n: int
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """The feature mask (1, 1, H, W) for images (B, C, H, W)."""
-        if images.dim() != 4:
-            raise ValueError(
-                f"`images` must be (B, C, H, W), got {tuple(images.shape)}. Give other inputs a `feature_mask`."
-            )
-        if self.n < 1:
-            raise ValueError(f"`n` must be at least 1, got {self.n}.")
-        rows, columns = (
-            torch.arange(size, device=images.device) * min(self.n, size) // size for size in images.shape[2:]
-        )
-        return (rows[:, None] * min(self.n, images.shape[3]) + columns)[None, None]
-
-
-def automatic_mask(inputs: Sequence[Tensor], n_patches: int = 8) -> tuple[Tensor, ...]:
-    """Players where nobody says otherwise: columns of tables, patches of images, steps of sequences, tokens.
-
-    Args:
-        inputs: tensors (B, F) (one player per column or token), (B, C, H, W) (a grid of patches), (B, T, D) (one per
-            step), or anything else (one per element).
-        n_patches: patches along each side of an image.
-
-    Returns:
-        One mask per input; players of later inputs follow those of earlier ones.
-
-    Example:
-        >>> [int(m.max()) + 1 for m in automatic_mask([torch.zeros(2, 3, 28, 28), torch.zeros(2, 5)])]
-        [64, 69]
-    """
-    masks, n_players = [], 0
-    for x in inputs:
-        if x.dim() == 4:
-            mask = Grid(n_patches)(x)
-        elif x.dim() == 3:
-            mask = torch.arange(x.shape[1], device=x.device)[None, :, None]
-        else:
-            mask = torch.arange(x[0].numel(), device=x.device).view(1, *x.shape[1:])
-        masks.append(mask + n_players)
-        n_players = int(masks[-1].max()) + 1 if mask.numel() else n_players
-    return tuple(masks)

@@ -164,7 +164,7 @@ def test_a_black_box_forest_is_explained_like_a_network():
     columns = data.data[:, :8]
     forest = RandomForestClassifier(n_estimators=10, max_depth=3, random_state=0).fit(columns, data.target)
     explanation = BivariateShapley(forest).attribute(columns[:3], baselines=columns.mean(axis=0))
-    assert explanation.method == "exact"
+    assert explanation.method == "trees"
     assert explanation.target.tolist() == forest.predict(columns[:3]).tolist()
     chosen = forest.predict_proba(columns[:3])[range(3), explanation.target]
     empty = forest.predict_proba(columns.mean(axis=0, keepdims=True))[0][explanation.target]

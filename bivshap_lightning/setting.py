@@ -1,0 +1,141 @@
+"""The setting of a game: model, samples, players and stand-ins, read off what the user passed; and the rows they make.
+
+A coalition of players becomes a row of every input here: elements of present players keep their value, those of absent
+players take that of their stand-in. Nothing here runs the model, except to see which layer embeds its tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from bivshap_lightning.coalitions import Block
+from bivshap_lightning.embedding import ZeroEmbedding, embed
+from bivshap_lightning.inputs import Table, as_tensor, check_inputs, encode_like, tables_of
+from bivshap_lightning.model import Model
+from bivshap_lightning.players import Players, make_players
+from bivshap_lightning.removal import Removal
+
+
+@dataclass
+class Setting:
+    """Everything about a game but what is read off the model.
+
+    Attributes:
+        model: how it is called.
+        inputs: the samples, tensors of shape (B, ...) on the model's device.
+        extra: further arguments of the model.
+        players: who plays.
+        names: B tuples of the players' names, or None.
+        removal: what stands in for absent players.
+        null_players: (B, F) bool: players whose input equals its replacement, or that the sample lacks.
+    """
+
+    model: Model
+    inputs: tuple[Tensor, ...]
+    extra: tuple[Any, ...]
+    players: Players
+    names: tuple[tuple[str, ...], ...] | None
+    removal: Removal
+    null_players: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._removes_to_zero = [not bool(rows.any()) for rows in self.removal.rows]
+        pairs = zip(self.inputs, self.removal.rows, strict=True)
+        differs = [(x[:, None] != stand_ins).any(dim=1).flatten(1) for x, stand_ins in pairs]
+        self.null_players = ~self.players.any_element(differs)
+
+    @classmethod
+    def of(
+        cls, model: Any, inputs: Any, baselines: Any, background: Any, feature_mask: Any, additional_forward_args: Any
+    ) -> Setting:
+        """Read the arguments of :class:`~bivshap_lightning.Game`, refusing what cannot be played."""
+        given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+        tables = tables_of(given, baselines, background)
+        caller = Model(model, as_arrays=any(not isinstance(x, Tensor) for x in given), tables=tables)
+        numbers = (as_tensor(encode_like(x, table, "inputs")) for x, table in zip(given, tables, strict=True))
+        placed = check_inputs(tuple(caller.place(x) for x in numbers))
+        caller.check_length(placed)
+        extra = additional_forward_args
+        extra = () if extra is None else extra if isinstance(extra, tuple) else (extra,)
+        players, names = make_players(placed, feature_mask, tables)
+        if players.n_players == 0:
+            raise ValueError(
+                f"`inputs` must hold at least one player, got none in shapes {[tuple(x.shape) for x in placed]}. "
+                "Give some elements a `feature_mask` id from 0 upwards."
+            )
+        if background is not None and baselines is not None:
+            raise ValueError("`baselines` must be None when `background` is given, got both. Pass one of them.")
+        if background is not None:
+            rows = [as_tensor(part) for part in _encoded(background, tables, "background")]
+            return cls(caller, placed, extra, players, names, Removal.from_background(placed, rows))
+        replacements = _encoded(baselines, tables, "baselines")
+        specs = {k: value for k, value in enumerate(replacements) if isinstance(value, ZeroEmbedding)}
+        if specs:
+            with caller.visit():
+                embedded, new, tokens = embed(caller.module, placed, specs, lambda: caller(placed, extra))
+            caller, placed, extra = Model(embedded), new, (*tokens, *extra)
+            players = players.widened({k: placed[k].shape[2] for k in specs})
+        return cls(caller, placed, extra, players, names, Removal.from_baselines(placed, replacements))
+
+    def rows(self, block: Block) -> tuple[Tensor, ...]:
+        """The inputs with absent players replaced, (B * K, ...) or (K, ...)."""
+        return tuple(self._perturb(block, position).flatten(0, 1) for position in range(len(self.inputs)))
+
+    def arguments(self, block: Block) -> tuple[Any, ...]:
+        """Further arguments of the model; tensors with a row per sample follow their samples."""
+        n_samples = self.inputs[0].shape[0]
+
+        def repeat(value: Any) -> Any:
+            if not isinstance(value, Tensor) or value.dim() == 0 or value.shape[0] != n_samples:
+                return value
+            if block.samples is None:
+                return value.repeat_interleave(len(block), dim=0)
+            return value.index_select(0, block.samples)
+
+        return tuple(repeat(value) for value in self.extra)
+
+    def _perturb(self, block: Block, position: int) -> Tensor:
+        """One input with absent players replaced: (B, K, ...) or (K, 1, ...)."""
+        x, stand_in = self.inputs[position], self.removal.rows[position]
+        masks = block.masks[None] if block.samples is None else block.masks[:, None]
+        if block.samples is not None:
+            x = x.index_select(0, block.samples)
+            stand_in = stand_in if len(stand_in) == 1 else stand_in.index_select(0, block.samples)
+        if block.stand_ins is not None:
+            stand_in = stand_in.index_select(1, block.stand_ins)
+            stand_in = stand_in if block.samples is None else stand_in.transpose(0, 1)
+        if not self.players.is_identity:
+            masks = self._spread_over_elements(masks, block, position)
+        masks, x = masks.unflatten(-1, x.shape[1:]), x[:, None]
+        if x.dtype == torch.bool:
+            return torch.where(masks, x, stand_in)
+        # One of the terms is exactly zero, so this is exact, and several times faster than `where` with broadcasting.
+        keep = masks.view(torch.uint8).to(x.dtype)  # torch converts bytes in SIMD, bools one by one
+        return keep * x if self._removes_to_zero[position] else torch.addcmul((1 - keep) * stand_in, keep, x)
+
+    def _spread_over_elements(self, masks: Tensor, block: Block, position: int) -> Tensor:
+        """Masks over players as masks over the elements of one input."""
+        ids = self.players.ids[position]
+        if self.players.has_fixed:
+            masks = pad(masks, (0, 1), value=True)
+        if len(ids) == 1:
+            return masks.index_select(-1, ids[0])
+        ids = (ids if block.samples is None else ids.index_select(0, block.samples))[:, None]
+        shape = torch.broadcast_shapes(masks.shape[:2], ids.shape[:2])
+        return masks.expand(*shape, -1).gather(2, ids.expand(*shape, -1))
+
+
+def _encoded(values: Any, tables: Sequence[Table | None], argument: str) -> list[Any]:
+    """What the user passed, one entry per input, rows of data frames as numbers."""
+    if values is None:
+        values = [None] * len(tables)
+    given = list(values) if isinstance(values, (tuple, list)) else [values]
+    if len(given) != len(tables):
+        return given  # refused where it is read
+    return [encode_like(value, table, argument) for value, table in zip(given, tables, strict=True)]
