@@ -25,8 +25,8 @@ $(INSTALLED): setup.cfg pyproject.toml constraints.txt bivshap_lightning/__init_
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@
 
-demo: $(INSTALLED)  ## Explain a digit classifier from training to graph
-	$(BIN)/python examples/digits_demo.py
+demo: $(INSTALLED)  ## Train, audit and judge a digit classifier; everything goes to bivshap_demo/
+	$(BIN)/bivshap demo
 
 check: lint format-check types test  ## Everything: lint, format, types, all tests and doctests
 

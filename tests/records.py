@@ -1,7 +1,15 @@
 """Hand-made audit records with known numbers, for everything that reads records."""
 
 import copy
+import hashlib
+import io
+import json
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from bivshap_lightning.report import checksum
 
 P = "bivshap/redundancy/"
 PLAYERS = ("a", "b", "c", "d")
@@ -19,8 +27,11 @@ def graph(*groups, density=0.0, n_undecided=0, sources=(), sinks=(), players=PLA
     }
 
 
-def record(samples=None, metrics=None, classes=None, **configuration) -> dict[str, Any]:
-    """Twenty samples, half of them "cat" with a group of two among four players, half of them "dog" without."""
+def record(samples=None, metrics=None, classes=None, scores=None, **configuration) -> dict[str, Any]:
+    """Twenty samples, half of them "cat" with a group of two among four players, half of them "dog" without.
+
+    Scores of the samples are given by metric.
+    """
     if samples is None:
         samples = [("cat", graph(("a", "b"), density=0.2))] * 10 + [("dog", graph())] * 10
     if metrics is None:
@@ -38,7 +49,7 @@ def record(samples=None, metrics=None, classes=None, **configuration) -> dict[st
     return copy.deepcopy(
         {
             "kind": "bivshap_lightning.Audit",
-            "version": 1,
+            "version": 2,
             "configuration": {
                 "removal": "baseline 0", "behavior": "probability", "gamma": 1e-5, "target": "predicted",
             } | configuration,
@@ -46,8 +57,36 @@ def record(samples=None, metrics=None, classes=None, **configuration) -> dict[st
             "run": {"stage": "validate", "epoch": 3, "step": 40},
             "metrics": {n: {"value": v, "standard_error": e} for n, (v, e) in metrics.items()},
             "classes": classes,
-            "samples": [{"index": k, "label": c, "target": c, **g} for k, (c, g) in enumerate(samples)],
+            "samples": [
+                {"index": k, "label": c, "target": c, "gain": 0.5,
+                 "scores": {metric: values[k] for metric, values in (scores or {}).items()}, **g}
+                for k, (c, g) in enumerate(samples)
+            ],
             "cost": {},
-            "arrays": "record.npz",
         }
     )  # fmt: skip
+
+
+def npz(**arrays: Any) -> bytes:
+    """The file of arrays of a record."""
+    file = io.BytesIO()
+    header = np.array(json.dumps({"kind": "bivshap_lightning.Audit", "version": 2}))
+    np.savez_compressed(file, **arrays, header=header)
+    return file.getvalue()
+
+
+ARRAYS = npz(weights=np.zeros((20, 4, 4), dtype=np.float32))
+
+
+def sealed(fields: dict[str, Any], arrays: bytes = ARRAYS) -> bytes:
+    """A record as JSON with the right checksums, whatever nonsense it holds."""
+    beside = {"file": "record.npz", "sha256": hashlib.sha256(arrays).hexdigest()}
+    fields = json.loads(json.dumps({**fields, "arrays": beside}))
+    return json.dumps({**fields, "sha256": checksum(fields)}).encode()
+
+
+def write(path: Path, fields: dict[str, Any], arrays: bytes = ARRAYS) -> Path:
+    """A record on disk: its two files."""
+    path.with_name("record.npz").write_bytes(arrays)
+    path.write_bytes(sealed(fields, arrays))
+    return path

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bivshap_lightning import __version__, cli
-from tests.records import P, record
+from tests.records import ARRAYS, P, npz, record, sealed, write
 
 ROOT = Path(__file__).resolve().parents[1]
 LENIENT = f'[[rule]]\nmetric = "{P}density"\nmin = 0\nmax = 1\n[[rule]]\nmetric = "density"\nmax = 1\n'
@@ -25,7 +25,7 @@ CHANGE = f'[[rule]]\nmetric = "{P}density"\nmax_absolute_change = 0.5\n'
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("gate")
-    (folder / "record.json").write_text(json.dumps(record()))
+    write(folder / "record.json", record())
     for name, text in {"lenient": LENIENT, "strict": STRICT, "change": CHANGE}.items():
         (folder / f"{name}.toml").write_text(text)
     return folder
@@ -109,7 +109,7 @@ def test_gating_imports_neither_torch_nor_matplotlib(folder):
 
 def test_names_that_the_terminal_cannot_show(folder, tmp_path):
     text = json.dumps(record()).replace('"a"', '"\\ud800日本\\u001b[31m"')
-    (tmp_path / "record.json").write_text(text)
+    write(tmp_path / "record.json", json.loads(text))
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = run("gate", tmp_path / "record.json", "--rules", folder / "strict.toml", env=environment)
     assert (done.returncode, done.stderr) == (1, "")
@@ -137,7 +137,7 @@ def test_comparisons(folder, tmp_path):
     code, output = call("gate", new, "--rules", folder / "change.toml")
     assert refused(code, output)
     assert "needs a previous record" in output
-    (tmp_path / "other.json").write_text(json.dumps(record(removal="mean")))
+    write(tmp_path / "other.json", record(removal="mean"))
     code, output = call("gate", new, "--rules", folder / "change.toml", "--against", tmp_path / "other.json")
     assert refused(code, output)
     assert "different removal" in output
@@ -176,7 +176,7 @@ def judge_text(folder: Path, content: bytes, *, rules: bool = False) -> tuple[in
     return call("gate", damaged, "--rules", folder / "lenient.toml")
 
 
-RECORD = json.dumps(record()).encode()
+RECORD = sealed(record())
 
 
 @given(st.integers(0, len(RECORD) - 1))
@@ -192,20 +192,77 @@ def test_arbitrary_bytes_are_refused(folder, content):
 
 
 @given(st.integers(0, len(RECORD) - 1), st.integers(0, 255))
-def test_one_wrong_byte_never_breaks_the_gate(folder, place, byte):
-    """What still is a record of the same numbers may be judged as before; nothing raises."""
+def test_one_wrong_byte_is_seen(folder, place, byte):
+    """Unless the bytes still mean the same, such as another kind of white space: then the verdict is the same too."""
     assume(RECORD[place] != byte)
-    code, output = judge_text(folder, RECORD[:place] + bytes([byte]) + RECORD[place + 1 :])
-    assert code in (0, 1, 2)
-    assert "Traceback" not in output
-    if code != 2:
-        parsed = json.loads((folder / "damaged.json").read_bytes())
-        assert parsed.keys() == record().keys() or parsed.keys() ^ record().keys() <= {"arrays"}
+    damaged = RECORD[:place] + bytes([byte]) + RECORD[place + 1 :]
+    code, output = judge_text(folder, damaged)
+    if not refused(code, output):
+        assert (code, json.loads(damaged)) == (0, json.loads(RECORD)), output
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b'"value": 1.0', b'"value": 0.9'), (b'"gamma": 1e-05', b'"gamma": 2e-05'), (b'"epoch": 3', b'"epoch": 4'),
+     (b'"c", "d"]', b'"d", "c"]'), (b'"step"', b'"stop"')],
+)  # fmt: skip
+def test_a_changed_number_or_name_is_seen(folder, old, new):
+    """All of these are records that nothing else could tell from a true one."""
+    assert old in RECORD
+    code, output = judge_text(folder, RECORD.replace(old, new, 1))
+    assert refused(code, output)
+    assert "differs from its checksum" in output
+    assert "damaged.json" in output
+
+
+def test_white_space_and_the_order_of_keys_mean_nothing(folder):
+    fields = json.loads(RECORD)
+    again = json.dumps(dict(reversed(fields.items())), indent=3).encode()
+    assert judge_text(folder, again) == judge_text(folder, RECORD)
+
+
+@given(st.integers(0, len(ARRAYS) - 1), st.integers(1, 255))
+def test_one_wrong_byte_of_the_arrays_is_seen(folder, place, change):
+    pair = folder / "pair"
+    pair.mkdir(exist_ok=True)
+    write(pair / "record.json", record())
+    damaged = ARRAYS[:place] + bytes([ARRAYS[place] ^ change]) + ARRAYS[place + 1 :]
+    (pair / "record.npz").write_bytes(damaged)
+    for command in (["gate", pair / "record.json", "--rules", folder / "lenient.toml"],
+                    ["gate", folder / "record.json", "--rules", folder / "lenient.toml", "--against",
+                     pair / "record.json"]):  # fmt: skip
+        code, output = call(*command)
+        assert refused(code, output)
+        assert "record.npz" in output
+
+
+def test_arrays_of_another_record_and_none_are_refused(folder, tmp_path):
+    path = write(tmp_path / "audit.json", record())
+    rules = ["--rules", folder / "lenient.toml"]
+    (tmp_path / "record.npz").rename(tmp_path / "audit.npz")  # both renamed alike
+    assert call("gate", path, *rules)[0] == 0
+    (tmp_path / "audit.npz").write_bytes(npz(weights=[1.0]))
+    code, output = call("gate", path, *rules)
+    assert refused(code, output)
+    assert "got others or damaged ones in" in output
+    (tmp_path / "audit.npz").unlink()
+    code, output = call("gate", path, *rules)
+    assert refused(code, output)
+    assert "Keep JSON and NPZ together" in output
+
+
+def test_records_without_checksums_are_refused(folder):
+    fields = {**json.loads(RECORD), "version": 1}
+    code, output = judge_text(folder, json.dumps(fields).encode())
+    assert refused(code, output)
+    assert "format version 2, got 1" in output
 
 
 @given(st.integers(0, len(LENIENT) - 1))
 def test_truncated_rules_never_break_the_gate(folder, n):
-    """TOML has no end mark: what is left may be a shorter set of rules, and is then judged as such."""
+    """TOML has no end mark: what is left may be a shorter set of rules, unless the file says how many there are."""
+    code, output = judge_text(folder, f"n_rules = 2\n{LENIENT[:n]}".encode(), rules=True)
+    assert refused(code, output) or LENIENT[:n].count("[[rule]]") == 2
     code, output = judge_text(folder, LENIENT[:n].encode(), rules=True)
     assert "Traceback" not in output
     assert code in (0, 1) or refused(code, output)
@@ -245,9 +302,9 @@ def test_wrong_types_are_refused(folder, place, strange):
         parent = parent[key]
     old, parent[place[-1]] = parent[place[-1]], strange
     finite = not isinstance(strange, float) or abs(strange) < 9
-    nullable = place[-1] == "label" and strange is None
+    nullable = place[-1] in ("label", "gain") and strange is None
     assume(not nullable and not (finite and strange != 10**400 and same_kind(old, strange)))
-    code, output = judge_text(folder, json.dumps(new).encode())
+    code, output = judge_text(folder, sealed(new))
     assert refused(code, output), (place, strange, output)
     assert "damaged.json" in output
 
@@ -261,13 +318,13 @@ def test_missing_fields_are_refused(folder, place):
     del parent[place[-1]]
     optional = place[-1] == "label" or (place[0] in ("metrics", "classes") and len(place) == 2)
     assume(not optional and not isinstance(place[-1], int))
-    assert refused(*judge_text(folder, json.dumps(new).encode())), place
+    assert refused(*judge_text(folder, sealed(new))), place
 
 
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"version": 2}, "Upgrade"),
+        ({"version": 3}, "Upgrade"),
         ({"kind": "bivshap_lightning.Graph"}, "record of kind"),
         ({"samples": []}, "hold at least one sample"),
         ({"samples": record()["samples"][:1] * 2}, "must be different, got ['sample 0 (class cat)']"),
@@ -276,7 +333,7 @@ def test_missing_fields_are_refused(folder, place):
     ],
 )
 def test_records_that_mean_nothing_here(folder, change, match):
-    code, output = judge_text(folder, json.dumps(record() | change).encode())
+    code, output = judge_text(folder, sealed(record() | change))
     assert refused(code, output)
     assert match in output
 
@@ -284,6 +341,55 @@ def test_records_that_mean_nothing_here(folder, change, match):
 def test_deeply_nested_files(folder):
     assert refused(*judge_text(folder, b"[" * 100_000))
     assert refused(*judge_text(folder, b"a = " + b"[" * 100_000, rules=True))
+
+
+def json_of(*arguments) -> tuple[int, dict]:
+    """The exit code and the one object on standard output; nothing may stand on standard error."""
+    done = run(*arguments)
+    assert done.stderr == ""
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_verdicts_as_json_on_standard_output(folder):
+    for option in (["--json"], ["--json", "-"], ["--json=-"]):
+        code, said = json_of("gate", folder / "record.json", "--rules", folder / "strict.toml", *option)
+        assert (code, said["passed"], said["error"]) == (1, False, None)
+        assert said["outcomes"][0]["rule"]["metric"] == f"{P}density"
+    code, said = json_of("gate", folder / "none.json", "--rules", folder / "strict.toml", "--json")
+    assert (code, said["passed"]) == (2, False)
+    assert "No such file" in said["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["gate", "--json"], "required: RECORD, --rules"),
+        (["report", "--json"], "required: RECORD, -o"),
+        (["tensorboard", "--json", "none"], "LOGDIR must be a folder, got none"),
+        (["report", "none.json", "-o", "/none/page.html", "--json"], "`--output` must be a writable file"),
+        (["--json"], "a COMMAND is required"),
+        (["gate", "none.json", "--rules", "none.toml", "--junit", "/none/x.xml", "--json"], "`--junit` must be a writ"),
+    ],
+)
+def test_errors_as_json(arguments, error):
+    code, said = json_of(*arguments)
+    assert code == 2
+    assert list(said) == ["error"]
+    assert error in said["error"]
+
+
+def test_usage_errors_stay_on_standard_error_when_json_goes_to_a_file(tmp_path):
+    done = run("gate", "--json", tmp_path / "out.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "required: RECORD, --rules" in done.stderr
+    assert "usage: bivshap gate" in done.stderr
+
+
+def test_other_commands_as_json(folder, tmp_path):
+    assert json_of("--version", "--json") == (0, {"version": __version__})
+    code, said = json_of("tensorboard", tmp_path, "--json")
+    assert code == 0
+    assert said["command"][-2:] == [str(tmp_path), "--samples_per_plugin=images=1000,bivshap=1000"]
 
 
 def test_tensorboard_is_started_with_the_flags_it_needs(monkeypatch, tmp_path):

@@ -1,5 +1,6 @@
-"""The examples run and end with what they promise. (`make demo` is run by the browser test, which needs its logs.)"""
+"""The examples run and end with what they promise."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,3 +17,62 @@ def test_tabular_duplicates(tmp_path):
     assert run.returncode == 0, run.stderr[-3000:]
     assert "Interchangeable: proline = proline (copy)." in run.stdout
     assert len(list(tmp_path.rglob("bivshap/*.json"))) == 2
+
+
+@pytest.mark.slow
+def test_black_box_forest(tmp_path):
+    command = [sys.executable, "-W", "error", "examples/black_box_forest.py", "--output", str(tmp_path)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert "Sampling says the same: 9" in run.stdout
+    assert "100% of the wines are still recognised" in run.stdout
+    assert "One way only: wine 7 gains 0.056 by its magnesium, of which 20% are left" in run.stdout
+    assert "Boosted trees (LightGBM)" in run.stdout
+    assert (tmp_path / "black_box_forest.png").stat().st_size > 10_000
+
+
+def run_example(name, *arguments):
+    """An example in a process of its own, every warning an error; what it printed."""
+    command = [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", f"examples/{name}", *arguments]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=800, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return run.stdout
+
+
+@pytest.mark.slow
+def test_digits_cnn(tmp_path):
+    said = run_example("digits_cnn.py", "--output", str(tmp_path / "digits.png"))
+    share = float(re.search(r"let (\d+)% of the superpixels go", said)[1])
+    stays, at_random = (float(number) for number in re.findall(r"(\d+)% of the decisions stay", said))
+    assert share > 30
+    assert stays > 95
+    assert at_random < stays - 20
+    assert (tmp_path / "digits.png").stat().st_size > 10_000
+
+
+def check_the_papers_sentence(said, picture):
+    """Worst and awful stand in for one another; surprisingly is redundant given worst, not the reverse."""
+    for line in (
+        r"awful once worst is there: .*\d, redundant",
+        r"worst once awful is there: .*\d, redundant",
+        r"surprisingly once worst is there: .*\d, redundant",
+        r"worst once surprisingly is there: .*\d, not redundant",
+    ):
+        assert re.search(line, said), said
+    assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_text_gru(tmp_path):
+    said = run_example("text_gru.py", "--output", str(tmp_path / "text.png"))
+    check_the_papers_sentence(said, tmp_path / "text.png")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_text_gru_on_real_reviews(tmp_path):
+    reviews = ROOT.parent / "shared" / "data" / "imdb"
+    if not reviews.is_dir():
+        pytest.skip("needs a folder with imdb_train.jsonl.gz beside the checkout, in ../shared/data/imdb")
+    said = run_example("text_gru.py", "--data", str(reviews), "--output", str(tmp_path / "text.png"))
+    check_the_papers_sentence(said, tmp_path / "text.png")

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bivshap_lightning.gate import Evidence, GateError, Rule, Verdict, assert_gate, judge, load_rules
-from tests.records import P, graph, record
+from bivshap_lightning.gate.measures import Graph, class_metrics
+from tests.records import P, graph, record, write
 
 Z = NormalDist().inv_cdf(0.95)
 
@@ -137,6 +138,13 @@ def test_the_worst_class_decides_and_is_named():
     assert "of class dog is 0.5" in found.reason
 
 
+def test_of_several_classes_that_fail_the_worst_is_named():
+    classes = {name: graph(density=d) for name, d in {"ant": 0.5, "bee": 0.75, "cat": 0.25}.items()}
+    new = record([(name, graph()) for name in classes], {}, classes)
+    for rule, worst in (({"max": 0.4}, "bee"), ({"max": 0.9}, "bee"), ({"min": 0.6}, "cat")):
+        assert outcome(Rule(metric="density", **rule), new).check.class_name == worst
+
+
 def test_culprits_are_named():
     found = outcome(Rule(metric=f"{P}share_removable", max=0.01))
     assert found.evidence[0] == "worst: sample 0 (class cat): 0.25"
@@ -204,17 +212,13 @@ def test_records_of_different_meaning_are_not_compared(field, value):
         judge(record(), [Rule(metric=f"{P}density", max=1)], record(**{field: value}))
 
 
-def test_format_versions_are_not_compared(monkeypatch):
-    monkeypatch.setattr("bivshap_lightning.gate.evidence.FORMAT_VERSION", 2)
-    with pytest.raises(GateError, match=r"different format version \(previous 1, now 2\)"):
-        judge(record() | {"version": 2}, [Rule(metric=f"{P}density", max=1)], record())
-
-
 @pytest.mark.parametrize(
     ("rule", "match"),
     [
         ({"metric": f"{P}densty", "max": 1}, f"got '{P}densty'. Did you mean '{P}density'.*There are: .*insertion_auc"),
         ({"metric": "bivshap/insertion_auc/ours", "class_name": "cat", "max": 1}, "recorded for class 'cat'"),
+        ({"metric": "drift/weight", "max": 1}, "Did you mean 'drift/weights'"),
+        ({"metric": "drift/weights", "max": 1}, "needs a previous record, got none. Pass `against`"),
         (
             {"metric": f"{P}density", "class_name": "cow", "max": 1},
             "one that has samples, got 'cow'. There are: cat, dog",
@@ -240,6 +244,57 @@ def test_a_record_that_contradicts_itself_is_refused():
         judge(new, [Rule(metric=f"{P}share_removable", max=0.05)])
 
 
+REPRESENTATIVES = f"{P}accuracy_with_representatives"
+
+
+def test_accuracies_of_a_class_are_those_of_its_samples():
+    """Cats: 9 of 10 right; dogs: 5 of 10."""
+    right = [1.0] * 9 + [0.0] + [1.0, 0.0] * 5
+    new = record(metrics={REPRESENTATIVES: (0.7, math.sqrt(0.7 * 0.3 / 20))}, scores={REPRESENTATIVES: right})
+    for name, p in {"cat": 0.9, "dog": 0.5}.items():
+        interval = Evidence(new).measure(REPRESENTATIVES, name, 0.95)
+        assert interval.value == pytest.approx(p)
+        assert interval.lower == pytest.approx(wilson_lower(p, 10))
+    found = outcome(Rule(metric=REPRESENTATIVES, class_name="dog", min=0.6), new)
+    assert found.status == "fail"
+    assert found.evidence[0] == "worst: sample 11 (class dog): 0"
+    assert outcome(Rule(metric=REPRESENTATIVES, class_name="cat", min=0.6), new).status == "pass"
+    assert outcome(Rule(metric=REPRESENTATIVES, min=0.5), new).status == "pass"
+
+
+def test_areas_of_a_class_have_the_standard_error_of_its_samples():
+    name, areas = "bivshap/posthoc_accuracy/ours", [k / 20 for k in range(20)]
+    interval = Evidence(record(metrics={name: (0.475, 0.1)}, scores={name: areas})).measure(name, "cat", 0.95)
+    error = math.sqrt((10**2 - 1) / 12 / 20**2 / 10)  # of 0, 0.05, ..., 0.45: a discrete uniform distribution
+    assert interval.value == pytest.approx(0.225)
+    assert interval.upper == pytest.approx(0.225 + Z * error)
+
+
+def test_numbers_by_class_are_written_for_readers():
+    cats, dogs = (
+        [Graph.of(s, "", s["label"]) for s in record(scores={"mine": range(20)})["samples"] if s["label"] == name]
+        for name in ("cat", "dog")
+    )
+    found = class_metrics([*cats, *dogs])
+    assert list(found) == ["cat", "dog"]
+    assert found["dog"]["n_samples"] == 10
+    assert found["dog"]["metrics"]["mine"]["value"] == pytest.approx(14.5)
+    assert found["cat"]["metrics"][f"{P}share_removable"] == {"value": 0.25, "standard_error": 0.0}
+
+
+@pytest.mark.parametrize("place", ["metrics", "class_metrics"])
+def test_scores_that_contradict_the_numbers_are_refused(place):
+    new = record(metrics={REPRESENTATIVES: (1.0, 0.0)}, scores={REPRESENTATIVES: [1.0] * 20})
+    if place == "metrics":
+        new["samples"][3]["scores"][REPRESENTATIVES] = 0.0
+    else:
+        number = {"value": 0.9, "standard_error": 0.0}
+        new["class_metrics"] = {"cat": {"n_samples": 10, "metrics": {REPRESENTATIVES: number}}}
+    class_name = "all" if place == "metrics" else "cat"
+    with pytest.raises(GateError, match="must be what the samples say"):
+        judge(new, [Rule(metric=REPRESENTATIVES, class_name=class_name, min=0.5)])
+
+
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
@@ -258,6 +313,7 @@ def test_a_record_that_contradicts_itself_is_refused():
         ({"metric": "m", "max": 1, "compare": "mean"}, "`compare` must be one of"),
         ({"metric": "m", "max": 1, "confidence": 1.0}, r"`confidence` must lie in \[0.5, 1\), got 1"),
         ({"metric": "m", "max": 1, "confidence": "high"}, "`confidence` must be a finite number"),
+        ({"metric": "drift/ranking", "max_relative_change": 1}, "must have `max` or `min`, got .*is a change already"),
     ],
 )
 def test_rules_that_cannot_be_meant(arguments, match):
@@ -276,7 +332,9 @@ RULE = '[[rule]]\nmetric = "density"\n'
         ("rule = [3]", "at least one"),
         ("version = 2\n" + RULE + "max = 1", "must have version 1, got 2.*Upgrade"),
         ("version = true\n" + RULE + "max = 1", "must have version 1, got True"),
-        ("limit = 2\n" + RULE + "max = 1", r"tables and `version` only, got \['limit'\]"),
+        ("limit = 2\n" + RULE + "max = 1", r"tables, `version` and `n_rules` only, got \['limit'\]"),
+        ("n_rules = 2\n" + RULE + "max = 1", "`n_rules` must be the number of rules, 2, got 1"),
+        ("n_rules = true\n" + RULE + "max = 1", "`n_rules` must be the number of rules, True, got 1"),
         (RULE, "Rule 1 of .*at least one of"),
         (RULE + "max = 1\n" + RULE + "maximum = 1", r"Rule 2 of .*got \['maximum'\]"),
         ("[[rule]]\nmax = 1", "must name its `metric`"),
@@ -293,7 +351,9 @@ def test_rules_files_that_cannot_be_read(tmp_path, text, match):
 
 def test_rules_files(tmp_path):
     path = tmp_path / "gate.toml"
-    path.write_text('version = 1\n[[rule]]\nmetric = "m"\nclass = "cat"\nmin = 1\nseverity = "warn"\nconfidence = 0.9')
+    path.write_text(
+        'version = 1\nn_rules = 1\n[[rule]]\nmetric = "m"\nclass = "cat"\nmin = 1\nseverity = "warn"\nconfidence = 0.9'
+    )
     assert load_rules(path) == [Rule(metric="m", class_name="cat", min=1, severity="warn", confidence=0.9)]
     with pytest.raises(GateError, match=r"must be a readable file, got .*No such file"):
         load_rules(tmp_path / "none.toml")
@@ -365,8 +425,7 @@ def test_a_forged_verdict_is_refused():
 
 
 def test_assert_gate(tmp_path):
-    path = tmp_path / "record.json"
-    path.write_text(json.dumps(record()))
+    path = write(tmp_path / "record.json", record())
     rules = tmp_path / "gate.toml"
     rules.write_text(f'[[rule]]\nmetric = "{P}density"\nmax = 0.2\nmax_absolute_change = 0.2\n')
     assert assert_gate(path, rules, against=str(path)).passed

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from bivshap_lightning.gate import GateError, Rule
+from bivshap_lightning.gate.graphs import class_graphs, sample_graphs
 from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.report import save_audit
-from bivshap_lightning.webpage import render_failure, render_page
-from bivshap_lightning.webpage.rebuild import class_graphs, sample_graphs
+from bivshap_lightning.report import load_arrays, load_audit, save_audit
+from bivshap_lightning.webpage import drawings, render_failure, render_page
 from tests.records import P, record
 from tests.test_cli import call, refused
 
@@ -75,7 +75,7 @@ def save(path: Path, graphs, labels, targets=None, **changes) -> Path:
     fields = record([], METRICS, classes, gamma=GAMMA) | {"curves": CURVES, "cost": {"seconds": 1.5, "forwards": 7e3}}
     fields["versions"] = {"torch": "2.99.1"}
     fields["samples"] = [
-        {"index": k, "label": label, "target": target, **describe(g)}
+        {"index": k, "label": label, "target": target, "gain": float(g.shapley.sum()), "scores": {}, **describe(g)}
         for k, (g, label, target) in enumerate(zip(graphs, labels, targets, strict=True))
     ]
     parts = {name: [getattr(g, name).astype(np.float32) for g in graphs]
@@ -84,9 +84,14 @@ def save(path: Path, graphs, labels, targets=None, **changes) -> Path:
         arrays = {name: np.stack(rows) for name, rows in parts.items()}
     else:
         arrays = {f"{name}_{k}": row for name, rows in parts.items() for k, row in enumerate(rows)}
-    for key in ("kind", "version", "arrays"):
+    for key in ("kind", "version"):
         del fields[key]
     return save_audit(path, fields | changes, arrays)
+
+
+def save_again(path: Path, fields, arrays) -> Path:
+    """Changed fields with their right checksums."""
+    return save_audit(path, fields, {name: value for name, value in arrays.items() if name not in ("kind", "version")})
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +167,7 @@ def test_the_page_is_accessible_and_asks_for_nothing(page):
     assert outline.of("a")[0] == {"class": "skip", "href": "#main"}
     assert not {"script", "link", "iframe", "object", "base", "form"} & {tag for tag, _ in outline.found}
     assert all(image["src"].startswith("data:image/png;base64,") and image["alt"] for image in outline.of("img"))
-    assert len(outline.of("img")) == 2 + 1 + 3
+    assert len(outline.of("img")) == 2 + 1 + 4
     assert len(outline.of("h1")) == 1
     assert len(outline.of("table")) == len(outline.of("caption"))
     assert all(head.get("scope") in ("row", "col") for head in outline.of("th"))
@@ -220,6 +225,42 @@ def test_images_are_drawn_by_the_names_of_their_pixels(tmp_path):
     assert "Interchangeable: r0c0 and r0c1." in page
 
 
+def test_graphs_are_drawn_on_the_pictures_that_the_record_holds(tmp_path, monkeypatch):
+    names = [f"r{k // 6}c{k % 6}" for k in range(36)]
+    path = save(tmp_path / "audit.json", [or_game(names, seed, 36) for seed in range(2)], ["0", "0"])
+    image, drawn = np.arange(36, dtype=np.uint8).reshape(6, 6), []
+    draw = drawings.draw_image_graphs
+
+    def spy(graph, h, image, segments, **kwargs):
+        drawn.append((image, segments))
+        return draw(graph, h, image, segments, **kwargs)
+
+    monkeypatch.setattr(drawings, "draw_image_graphs", spy)
+    pictures = {"image_1": image, "segments_1": np.arange(36).reshape(6, 6)}
+    page = render_page(save_again(path, load_audit(path), load_arrays(path) | pictures))
+    # The class by its only picture, and the sample that has it; the other sample has none.
+    assert len(drawn) == 2
+    assert all((seen == image).all() for seen, _ in drawn)
+    assert page.count("drawn on the picture") == 2
+    assert "parts of one colour make each other redundant" in page
+
+
+def test_texts_are_shown_as_sentences(tmp_path):
+    path = save(tmp_path / "audit.json", [or_game(["not", "bad", "at", "all"], 0)], ["good"], classes={})
+    fields = load_audit(path)
+    fields["samples"][0]["words"] = ["not", "bad", "at", "<all>"]
+    page = render_page(save_again(path, fields, load_arrays(path)))
+    assert "Explanation of the text “not bad at &lt;all&gt;”." in page
+
+
+def test_numbers_by_class(audit, tmp_path):
+    fields = load_audit(audit)
+    number = {"value": 0.75, "standard_error": 0.125}
+    fields["class_metrics"] = {"cat": {"n_samples": 3, "metrics": {f"{P}accuracy_with_representatives": number}}}
+    said = words(render_page(save_again(tmp_path / "audit.json", fields, load_arrays(audit))))
+    assert "cat 3 – 0.75 ± 0.12" in said
+
+
 def test_hand_made_records_without_curves_or_classes(tmp_path):
     graphs = [or_game(["a", "b", "c", "d"], 0)]
     path = save(tmp_path / "audit.json", graphs, ["x"], classes={}, curves={}, cost={}, versions={})
@@ -228,11 +269,13 @@ def test_hand_made_records_without_curves_or_classes(tmp_path):
         assert sentence in said
 
 
-@pytest.mark.parametrize("damage", ["json", "npz", "no npz", "score", "curves", "shape", "nan", "nested"])
+@pytest.mark.parametrize(
+    "damage", ["json", "npz", "no npz", "score", "curves", "shape", "nan", "nested", "words", "picture"]
+)
 def test_damaged_records_are_refused(tmp_path, damage):
     graphs = [or_game(["a", "b", "c", "d"], seed) for seed in range(2)]
     path = save(tmp_path / "audit.json", graphs, ["x", "x"])
-    fields, beside = json.loads(path.read_text()), path.with_suffix(".npz")
+    fields, beside, arrays = load_audit(path), path.with_suffix(".npz"), load_arrays(path)
     if damage == "json":
         path.write_text(path.read_text()[:-9])
     elif damage == "npz":
@@ -245,11 +288,15 @@ def test_damaged_records_are_refused(tmp_path, damage):
         fields["curves"]["ours"]["accuracy"] = [1.0]
     elif damage == "nested":
         fields["curves"] = {"ours": 3}
+    elif damage == "words":
+        fields["samples"][1]["words"] = ["one"]
+    elif damage == "picture":
+        arrays |= {"image_0": np.zeros((3, 3)), "segments_0": np.full((3, 3), 9)}
     else:
         weights = np.zeros((2, 3, 3)) if damage == "shape" else np.full((2, 4, 4), np.nan)
         save_audit(path, fields, {"weights": weights, "standard_error": np.zeros_like(weights)})
-    if damage in ("score", "curves", "nested"):
-        path.write_text(json.dumps(fields))
+    if damage in ("score", "curves", "nested", "words", "picture"):
+        save_again(path, fields, arrays)
     output = tmp_path / "report.html"
     output.write_text("The page of an earlier run: passed")
     assert refused(*call("report", path, "-o", output))
@@ -258,25 +305,33 @@ def test_damaged_records_are_refused(tmp_path, damage):
 
 
 def test_records_of_other_models_are_compared_only_if_made_alike(audit, tmp_path):
-    other = json.loads(audit.read_text())
+    other, arrays = load_audit(audit), load_arrays(audit)
     other["configuration"]["removal"] = "background"
-    (tmp_path / "other.json").write_text(json.dumps(other))
+    save_again(tmp_path / "other.json", other, arrays)
     with pytest.raises(GateError, match="different removal"):
         render_page(audit, against=tmp_path / "other.json")
     other["configuration"]["removal"] = "baseline 0"
     other["metrics"] = {"bivshap/posthoc_accuracy/ours": {"value": 0.75, "standard_error": 0.1}}
     for sample in other["samples"]:
         sample["groups"] = []
-    (tmp_path / "other.json").write_text(json.dumps(other))
+    arrays["weights"] = np.roll(arrays["weights"], 1, axis=1) * (1 - np.eye(4))
+    save_again(tmp_path / "other.json", other, arrays)
     said = words(render_page(audit, against=tmp_path / "other.json"))
     assert "new: age = age (copy) (6 of 6 samples)" in said
     assert "0.75 +0.05" in said
+    drift = re.search(r"Drift of each class graph.*? cat ([\d.]+) ([\d.]+) ([\d.]+) dog", said)
+    assert drift is not None
+    assert float(drift[1]) > 0.1
 
 
 def test_the_command_writes_the_page_whatever_the_verdict(audit, tmp_path):
     rules = tmp_path / "gate.toml"
     rules.write_text('[[rule]]\nmetric = "share_removable"\nmax = 0.1\n')
     assert call("report", audit, "-o", tmp_path / "r.html", "--rules", rules, "--against", audit) == (0, "")
+    code, output = call("report", audit, "-o", tmp_path / "r.html", "--rules", rules, "--json")
+    said = json.loads(output)
+    assert (code, said["page"], said["verdict"]["passed"]) == (0, str(tmp_path / "r.html"), False)
+    assert json.loads(call("report", audit, "-o", tmp_path / "neutral.html", "--json")[1])["verdict"] is None
     assert "✗ Failed" in (tmp_path / "r.html").read_text(encoding="utf-8")
     code, output = call("report", audit, "-o", tmp_path / "no" / "r.html")
     assert refused(code, output)
@@ -323,7 +378,16 @@ def test_the_page_in_a_browser(page, tmp_path):
                 assert tab.locator(".skip").bounding_box()["x"] >= 0
                 tab.keyboard.press("Enter")
                 assert tab.evaluate("document.activeElement.id") == "main"
+                # Everything that folds unfolds by keyboard.
+                tab.locator("details > summary").first.focus()
+                tab.keyboard.press("Enter")
+                assert tab.evaluate("document.querySelector('details').open")
                 assert said == []
                 assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
+            # On paper everything is unfolded, on white, and nothing is cut off.
+            tab.emulate_media(media="print")
+            assert tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+            assert tab.evaluate("[...document.querySelectorAll('details')].every(d => d.offsetHeight > 60)")
+            assert tab.pdf(format="A4").startswith(b"%PDF")
         finally:
             browser.close()

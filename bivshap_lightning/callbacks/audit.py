@@ -1,14 +1,16 @@
 """One audit: explain the probe, let rivals explain it too, judge them all on the same games.
 
-The work of a process (:meth:`Audit.explain`) needs no other process and may fail; only then do processes talk
-(:meth:`Audit.findings`), so that a failure can be agreed upon before anybody waits.
+The work is done chunk by chunk (:meth:`Audit.explain`). What comes out, a :class:`Part`, depends on the chunk and the
+settings alone, so that parts may come from other processes or from a disk; all together are the findings
+(:meth:`Audit.findings`), whoever found them and when.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bivshap_lightning.callbacks.batches import Batch
-from bivshap_lightning.callbacks.probe import Gather
+from bivshap_lightning.callbacks.batches import Batch, players_of
+from bivshap_lightning.callbacks.probe import Chunk
 from bivshap_lightning.explainers import BivariateShapley, Explanation
 from bivshap_lightning.explainers.rivals import captum_rival
 from bivshap_lightning.game import Game
@@ -29,9 +31,12 @@ from bivshap_lightning.metrics import (
     MutualRedundancyMasking,
     PostHocAccuracy,
 )
-from bivshap_lightning.players import automatic_mask
+from bivshap_lightning.metrics.sample_metric import SampleMetric
+from bivshap_lightning.players import Tokens
+from bivshap_lightning.players.images import channel_dim
 
 OURS = "ours"
+REDUNDANCY = "redundancy"
 # Which number of a metric is logged, by the metric's name in tags.
 RANKING_METRICS = {
     "posthoc_accuracy": (PostHocAccuracy, "area"),
@@ -71,6 +76,7 @@ class ExplainedSample:
         image: (C, H, W) if it is a picture.
         segments: (H, W) the player of each pixel of a picture.
         words: one per player if it is a text.
+        scores: what the metrics gave it, by tag.
     """
 
     index: int
@@ -80,6 +86,32 @@ class ExplainedSample:
     image: NDArray[Any] | None = None
     segments: NDArray[Any] | None = None
     words: list[str] | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What was found about one chunk of the probe.
+
+    Attributes:
+        samples: the chunk's, explained.
+        errors: the mean standard error of each.
+        states: of the metrics, by metric and explainer; what they sum up can be added.
+        n_forwards: model rows spent in all.
+        spent: model rows that each explainer spent on its scores.
+        method: how our values were found.
+        removal: what stood in for absent players.
+        skipped: rivals that were left out, with the reason.
+    """
+
+    samples: list[ExplainedSample]
+    errors: list[float]
+    states: dict[tuple[str, str], dict[str, NDArray[Any]]]
+    n_forwards: int
+    spent: dict[str, int]
+    method: str
+    removal: str
+    skipped: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -108,14 +140,12 @@ class Findings:
 
 
 class Audit:
-    """The state of one audit on one process.
+    """What one process computes in an audit.
 
     Args:
         settings: what to compute.
         device: where metrics keep their sums.
         names: of the players, or None.
-        words_fn: turns the tokens of a sample that are players into words, or None.
-        synchronize: metrics add up over processes (False if all processes explain the same samples).
     """
 
     def __init__(
@@ -123,106 +153,107 @@ class Audit:
         settings: Settings,
         device: torch.device,
         names: Sequence[str] | None = None,
-        words_fn: Callable[[Tensor], Sequence[str]] | None = None,
-        *,
-        synchronize: bool,
     ) -> None:
         self.settings = settings
-        self._names, self._words_fn = names, words_fn
+        self._names = names
         rivals = [captum_rival(baseline, seed=settings.seed) for baseline in settings.baselines]
         self._rivals = {rival.name: rival for rival in rivals}
-        options: dict[str, Any] = {"sync_on_compute": synchronize}
-        self._rankings = {
-            (metric, explainer): kind(personalized=explainer == OURS, per_sample=explainer == OURS, **options).to(
-                device
-            )
+        # Alone: parts of other processes arrive as such.
+        alone: dict[str, Any] = {"sync_on_compute": False, "per_sample": True}
+        metrics: dict[tuple[str, str], SampleMetric] = {
+            (metric, explainer): kind(personalized=explainer == OURS, **alone)
             for metric, (kind, _) in RANKING_METRICS.items()
             for explainer in (OURS, *self._rivals)
         }
-        self._mutual = MutualRedundancyMasking(gamma=settings.gamma, seed=settings.seed, **options).to(device)
-        self._directional = DirectionalRedundancy(gamma=settings.gamma, **options).to(device)
-        self._synchronize = synchronize
-        self._samples: list[ExplainedSample] = []
-        self._errors: list[float] = []
-        self._n_forwards, self._method, self._removal = 0, "none", "none"
-        self._spent: dict[str, int] = {}
-        self.skipped: dict[str, str] = {}
+        metrics["mutual", REDUNDANCY] = MutualRedundancyMasking(gamma=settings.gamma, seed=settings.seed, **alone)
+        metrics["directional", REDUNDANCY] = DirectionalRedundancy(gamma=settings.gamma, **alone)
+        self._metrics = {key: metric.to(device) for key, metric in metrics.items()}
+        self._skipped: dict[str, str] = {}
 
-    def explain(self, forward: nn.Module, batches: Sequence[tuple[Batch, Sequence[int]]], deadline: float) -> None:
-        """Explain this process's samples and update the metrics.
+    def explain(self, forward: nn.Module, chunk: Chunk, deadline: float) -> Part:
+        """Explain a chunk of samples and judge the explanations.
 
         Args:
             forward: the model as a function of a batch's tensors.
-            batches: samples of one shape together, with their places in the probe.
+            chunk: samples of one shape.
             deadline: by :func:`time.perf_counter`; evaluations are cut down and rivals left out to meet it.
         """
-        for batch, places in batches:
-            game = self._game(forward, batch)
-            explanation = self._explain(game, deadline)
-            self._spent[OURS] = self._spent.get(OURS, 0) + int(explanation.n_evaluations.sum())
-            words = [self._words_of(game, b) for b in range(len(explanation))]
-            names = [self._names_of(game, b) if w is None else _distinct(w) for b, w in enumerate(words)]
-            graphs = [explanation.graph(b, n) for b, n in enumerate(names)]
-            for metric in RANKING_METRICS:
-                self._rankings[metric, OURS].update(game, graphs)
-            self._mutual.update(game, graphs)
-            self._directional.update(game, graphs)
-            self._judge_rivals(game, deadline)
-            self._note(game, batch, places, explanation, graphs, words)
+        for metric in self._metrics.values():
+            metric.reset()
+        game = self._game(forward, chunk.batch)
+        explanation = self._explain(game, deadline)
+        names = [self._names_of(game, b) for b in range(len(explanation))]
+        graphs = [explanation.graph(b, n) for b, n in enumerate(names)]
+        for (_, explainer), metric in self._metrics.items():
+            if explainer in (OURS, REDUNDANCY):
+                metric.update(game, graphs)
+        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_rivals(game, deadline)}
+        # Here, after the work, numbers leave the device.
+        off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
+        return Part(
+            samples=self._note(game, chunk.batch, chunk.places, graphs),
+            errors=explanation.standard_error[:, off].double().mean(dim=1).tolist(),
+            states={key: _state_of(metric) for key, metric in self._metrics.items()},
+            n_forwards=int(game.n_evaluations.sum()),
+            spent=spent,
+            method=explanation.method,
+            removal=explanation.removal,
+            skipped=dict(self._skipped),
+        )
 
-    def findings(self, gather: Gather) -> Findings:
-        """Add up over all processes. Every process must call this."""
-        # A rival that one process left out is left out by all: metrics wait for every process.
-        self.skipped = {name: why for part in gather(self.skipped) for name, why in part.items()}
-        results = {key: metric.compute() for key, metric in self._rankings.items() if key[1] not in self.skipped}
-        numbers = {
-            f"bivshap/{metric}/{explainer}": _number(result, RANKING_METRICS[metric][1])
-            for (metric, explainer), result in results.items()
-        }
-        for metric in (self._mutual, self._directional):
-            result = metric.compute()
+    def findings(self, parts: Sequence[Part]) -> Findings:
+        """Add up the parts of all processes, which come to the same in whatever order they are given."""
+        parts = sorted(parts, key=lambda part: part.samples[0].index)
+        skipped = {name: why for part in reversed(parts) for name, why in part.skipped.items()}
+        results = {key: self._add_up(key, parts) for key in self._metrics if key[1] not in skipped}
+        numbers: dict[str, tuple[float, float]] = {}
+        for (metric, explainer), result in results.items():
+            if explainer != REDUNDANCY:
+                numbers[f"bivshap/{metric}/{explainer}"] = _number(result, RANKING_METRICS[metric][1])
+                continue
             numbers |= {
                 f"bivshap/redundancy/{name}": _number(result, name)
                 for name, value in result.items()
                 if value.dim() == 0 and not name.endswith("_se") and name != "n_samples"
             }
+        numbers["bivshap/estimate/standard_error"] = (float(np.mean([e for part in parts for e in part.errors])), 0.0)
         curves = {
             explainer: (_array(result, "masked_fraction"), _array(result, "curve"), _array(result, "curve_se"))
             for (metric, explainer), result in results.items()
             if metric == "posthoc_accuracy"
         }
-        everyone = gather((self._samples, self._errors, self._n_forwards, self._method, self._removal, self._spent))
-        if not self._synchronize:
-            everyone = everyone[:1]
-        errors = [e for part in everyone for e in part[1]]
-        numbers["bivshap/estimate/standard_error"] = (float(np.mean(errors)), 0.0)
-        n_samples = max(1, sum(len(part[0]) for part in everyone))
-        spent = {e: sum(part[5].get(e, 0) for part in everyone) / n_samples for e in curves}
-        method, removal = next((p[3:5] for p in everyone if p[3] != "none"), ("none", "none"))
+        samples = _scored([s for part in parts for s in part.samples], results)
         return Findings(
             numbers=numbers,
             curves=curves,
-            samples=sorted((s for part in everyone for s in part[0]), key=lambda s: s.index),
-            n_forwards=sum(part[2] for part in everyone),
-            n_evaluations=spent,
-            method=method,
-            removal=removal,
-            skipped=dict(self.skipped),
+            samples=samples,
+            n_forwards=sum(part.n_forwards for part in parts),
+            n_evaluations={e: sum(part.spent.get(e, 0) for part in parts) / len(samples) for e in curves},
+            method=parts[0].method,
+            removal=parts[0].removal,
+            skipped=skipped,
         )
+
+    def _add_up(self, key: tuple[str, str], parts: Sequence[Part]) -> Mapping[str, Tensor]:
+        metric = self._metrics[key]
+        metric.reset()
+        for part in reversed(parts):  # torchmetrics puts what comes in before what is there
+            state: dict[str, Any] = {
+                name: torch.from_numpy(values).to(metric.device) for name, values in part.states[key].items()
+            }
+            if metric.per_sample:
+                state["scores"] = [state["scores"]]
+            metric.merge_state(state)
+        return metric.compute()
 
     def _game(self, forward: nn.Module, batch: Batch) -> Game:
         settings = self.settings
-        mask = settings.feature_mask
-        if callable(mask):
-            mask = mask(batch.inputs[0] if len(batch.inputs) == 1 else batch.inputs)
-        if mask is None:
-            mask = _without_padding(automatic_mask(batch.inputs), batch)
         return Game(
             forward,
             batch.inputs,
             baselines=settings.replacement,
             background=settings.background,
-            feature_mask=mask,
+            feature_mask=players_of(batch, settings.feature_mask),
             target=batch.labels if settings.target == "label" else settings.target,
             behavior=settings.behavior,
             link=settings.link,
@@ -244,12 +275,14 @@ class Audit:
         n_evaluations = min(wanted, int(affordable))
         return pilot if n_evaluations <= int(pilot.n_evaluations.max()) else explainer.explain(game, n_evaluations)
 
-    def _judge_rivals(self, game: Game, deadline: float) -> None:
+    def _judge_rivals(self, game: Game, deadline: float) -> dict[str, int]:
+        """Let rivals score the game, and judge them. Returns the model rows that each spent on its scores."""
+        spent = {}
         for name, rival in self._rivals.items():
-            if name in self.skipped:
+            if name in self._skipped:
                 continue
             if time.perf_counter() > deadline:
-                self.skipped[name] = "time_budget was used up"
+                self._skipped[name] = "time_budget was used up"
                 continue
             before = int(game.n_evaluations.sum())
             if self.settings.baseline_budget is not None:
@@ -258,64 +291,51 @@ class Audit:
             try:
                 scores = rival.attribute(game)
             except ValueError as error:
-                self.skipped[name] = str(error)
+                self._skipped[name] = str(error)
                 continue
-            self._spent[name] = self._spent.get(name, 0) + int(game.n_evaluations.sum()) - before
+            spent[name] = int(game.n_evaluations.sum()) - before
             for metric in RANKING_METRICS:
-                self._rankings[metric, name].update(game, scores)
+                self._metrics[metric, name].update(game, scores)
+        return spent
 
-    def _words_of(self, game: Game, b: int) -> list[str] | None:
-        """The words of a text, one per player, if there is a function that knows them."""
-        if self._words_fn is None:
-            return None
-        ids = game.players.ids[0][b if len(game.players.ids[0]) > 1 else 0]
-        is_player = ids < game.n_players
-        words = [str(word) for word in self._words_fn(game.inputs[0][b].flatten()[is_player])]
-        n = int(game.player_counts[b])
-        if len(words) != n:
-            raise ValueError(f"`words_fn` must return a word for each of {n} players, got {len(words)}.")
-        return words
+    def _words_of(self, batch: Batch) -> Sequence[list[str] | None]:
+        """For each sample the words of its players, if it is a text whose vocabulary is known."""
+        tokens = players_of(batch, self.settings.feature_mask)
+        if not isinstance(tokens, Tokens) or tokens.vocabulary is None:
+            return [None] * len(batch)
+        return tokens.words(batch.inputs[0])
 
     def _names_of(self, game: Game, b: int) -> Sequence[str] | None:
         n = int(game.player_counts[b])
-        if self._names is not None:
-            if len(self._names) < n:
-                raise ValueError(
-                    f"`feature_names` must name all {n} players, got {len(self._names)}. "
-                    "Leave it out for automatic names."
-                )
-            return self._names[:n]
-        shape = game.inputs[0].shape
-        if len(shape) == 4 and len(game.inputs) == 1 and self.settings.feature_mask is None:
-            columns = min(8, shape[3])
-            return [f"r{k // columns}c{k % columns}" for k in range(n)]
-        return None
+        if self._names is None:
+            return None if game.player_names is None else game.player_names[b]
+        if len(self._names) < n:
+            raise ValueError(
+                f"`feature_names` must name all {n} players, got {len(self._names)}. Leave it out for automatic names."
+            )
+        return self._names[:n]
 
     def _note(
         self,
         game: Game,
         batch: Batch,
         places: Sequence[int],
-        explanation: Explanation,
         graphs: Sequence[ExplanationGraph],
-        words: Sequence[list[str] | None],
-    ) -> None:
-        """Remember samples, errors and cost; here, after the work, numbers leave the device."""
-        off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
-        self._errors += explanation.standard_error[:, off].double().mean(dim=1).tolist()
-        self._n_forwards += int(game.n_evaluations.sum())
-        self._method, self._removal = explanation.method, explanation.removal
-        labels = batch.labels
-        has_classes = labels is not None and not labels.is_floating_point()
+    ) -> list[ExplainedSample]:
+        """The samples with what was found about them."""
+        samples = []
+        labels, words = batch.labels, self._words_of(batch)
+        has_classes = labels is not None and not labels.is_floating_point() and labels.numel() == len(batch)
         is_image = len(batch.inputs) == 1 and batch.inputs[0].dim() == 4
         ids = game.players.ids[0]
         for b, place in enumerate(places):
             image = segments = None
             if is_image:
                 image = batch.inputs[0][b].float().cpu().numpy()
-                grid = ids[b if len(ids) > 1 else 0].view(batch.inputs[0].shape[1:])[0]
+                parts = ids[b if len(ids) > 1 else 0].view(batch.inputs[0].shape[1:])
+                grid = parts.select(channel_dim(batch.inputs[0]) - 1, 0)
                 segments = torch.where(grid == game.n_players, -1, grid).cpu().numpy()
-            self._samples.append(
+            samples.append(
                 ExplainedSample(
                     index=place,
                     label=int(labels.flatten()[b]) if has_classes and labels is not None else None,
@@ -326,26 +346,30 @@ class Audit:
                     words=words[b],
                 )
             )
+        return samples
 
 
-def _without_padding(masks: tuple[Tensor, ...], batch: Batch) -> tuple[Tensor, ...]:
-    """Tokens that an attention mask hides are no players."""
-    hidden = batch.extra.get("attention_mask")
-    if hidden is None or len(masks) != 1 or hidden.shape != batch.inputs[0].shape[:2]:
-        return masks
-    kept = hidden.bool()
-    ids = (kept.long().cumsum(dim=1) - 1).masked_fill(~kept, -1)
-    return (ids.view(*ids.shape, *[1] * (batch.inputs[0].dim() - 2)).expand(batch.inputs[0].shape),)
+def _scored(
+    samples: Sequence[ExplainedSample], results: Mapping[tuple[str, str], Mapping[str, Tensor]]
+) -> list[ExplainedSample]:
+    """Samples, in the order in which the metrics saw them, with their scores; then in order of the probe."""
+    scores: dict[str, list[float]] = {}
+    for (metric, explainer), result in results.items():
+        if explainer != REDUNDANCY:
+            scores[f"bivshap/{metric}/{explainer}"] = result[f"per_sample_{RANKING_METRICS[metric][1]}"].tolist()
+            continue
+        # Accuracies only: a share of all players is no mean over samples.
+        names = [key.removeprefix("per_sample_") for key in result if re.fullmatch("per_sample_.*accuracy.*", key)]
+        scores |= {f"bivshap/redundancy/{name}": result[f"per_sample_{name}"].tolist() for name in names}
+    found = [replace(s, scores={tag: values[k] for tag, values in scores.items()}) for k, s in enumerate(samples)]
+    return sorted(found, key=lambda s: s.index)
 
 
-def _distinct(words: Sequence[str]) -> list[str]:
-    """Words as names: one that occurs again gets a number."""
-    seen: dict[str, int] = {}
-    names = []
-    for word in words:
-        seen[word] = seen.get(word, 0) + 1
-        names.append(word if seen[word] == 1 else f"{word} ({seen[word]})")
-    return names
+def _state_of(metric: SampleMetric) -> dict[str, NDArray[Any]]:
+    state: dict[str, Any] = metric.metric_state
+    # Of a rival that was left out there are no scores to join.
+    tensors = {n: torch.cat(v) if isinstance(v, list) and v else torch.as_tensor(v) for n, v in state.items()}
+    return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
 
 
 def _array(result: Mapping[str, Tensor], name: str) -> NDArray[Any]:

@@ -1,16 +1,19 @@
 """Batches: what of a validation batch goes into the model, and what are its labels.
 
 Understood without help: a tensor; ``(x, y)`` and ``(x1, x2, ..., y)``; ``((x1, x2), y)``; a mapping with a common name
-for inputs and labels, Hugging Face's among them, whose further tensors are passed to the model by name.
+for inputs and labels, Hugging Face's among them, whose further tensors are passed to the model by name. The last tensor
+of a tuple is taken for labels if it holds one number per sample, or nothing but zeros and ones (several labels).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor, nn
+
+from bivshap_lightning.players import Tokens, automatic_mask
 
 INPUT_KEYS = ("input_ids", "pixel_values", "input_values", "inputs_embeds", "x", "input", "inputs", "image", "images",
               "img", "features", "data")  # fmt: skip
@@ -99,6 +102,45 @@ def describe(value: Any, indent: int = 2) -> str:
     return "\n".join(" " * indent + line for line in _lines(value, ""))
 
 
+def players_of(batch: Batch, feature_mask: Any = None) -> Any:
+    """What :func:`~bivshap_lightning.players.make_players` is told about a batch: tokens that are hidden do not play.
+
+    Args:
+        batch: the batch; its attention mask, if it has one, hides padding.
+        feature_mask: what the user said, or None for automatic players.
+
+    Example:
+        >>> import torch
+        >>> hidden = Batch((torch.tensor([[5, 6, 0]]),), extra={"attention_mask": torch.tensor([[1, 1, 0]])})
+        >>> players_of(hidden)(hidden.inputs[0])
+        tensor([[ 0,  1, -1]])
+    """
+    attention = batch.extra.get("attention_mask")
+    x = batch.inputs[0]
+    if attention is not None and isinstance(feature_mask, Tokens):
+        return replace(feature_mask, attention_mask=attention)
+    if attention is None or feature_mask is not None or len(batch.inputs) > 1 or attention.shape != x.shape[:2]:
+        return automatic_mask(batch.inputs) if feature_mask is None else feature_mask
+    tokens = Tokens(attention_mask=attention)
+    return tokens if x.dim() == 2 else tokens(attention.long()).view(*attention.shape, *[1] * (x.dim() - 2))
+
+
+def has_interactions(batch: Batch, feature_mask: Any = None) -> list[bool]:
+    """Which samples can be explained: a text of fewer than two players, such as an empty one, has no graph.
+
+    Example:
+        >>> import torch
+        >>> texts = Batch((torch.tensor([[5, 6], [7, 0]]),), extra={"attention_mask": torch.tensor([[1, 1], [1, 0]])})
+        >>> has_interactions(texts)
+        [True, False]
+    """
+    maker = players_of(batch, feature_mask)
+    if not isinstance(maker, Tokens):
+        return [True] * len(batch)
+    flags: list[bool] = (maker(batch.inputs[0]).amax(dim=1) > 0).tolist()
+    return flags
+
+
 class Forward(nn.Module):
     """A LightningModule as a function of a batch's tensors, run as its Trainer runs it.
 
@@ -148,8 +190,10 @@ def _from_mapping(batch: Mapping[str, Any]) -> Batch | None:
 
 
 def _is_label(value: Any) -> bool:
-    """One number per sample: whole ones are classes, others the values of a regression."""
-    return isinstance(value, Tensor) and (value.dim() == 1 or (value.dim() == 2 and value.shape[1] == 1))
+    """One number per sample (a class, or the value of a regression), or zeros and ones: labels that are off or on."""
+    if not isinstance(value, Tensor) or value.dim() not in (1, 2):
+        return False
+    return value.dim() == 1 or value.shape[1] == 1 or bool(((value == 0) | (value == 1)).all())
 
 
 def _lines(value: Any, prefix: str) -> list[str]:

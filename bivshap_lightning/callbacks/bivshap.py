@@ -12,8 +12,8 @@ from typing import Any, Literal, cast
 import torch
 
 from bivshap_lightning.behavior import BehaviorName
-from bivshap_lightning.callbacks.audit import OURS, Audit, Findings, Settings
-from bivshap_lightning.callbacks.batches import Batch, Forward, understand
+from bivshap_lightning.callbacks.audit import OURS, Audit, Findings, Part, Settings
+from bivshap_lightning.callbacks.batches import Batch, Forward, has_interactions, understand
 from bivshap_lightning.callbacks.lightning import (
     EitherCallback,
     MisconfigurationException,
@@ -25,7 +25,7 @@ from bivshap_lightning.callbacks.lightning import (
     tensorboard_writers,
 )
 from bivshap_lightning.callbacks.output import Output
-from bivshap_lightning.callbacks.probe import Probe
+from bivshap_lightning.callbacks.probe import CHUNK, Chunk, Probe
 from bivshap_lightning.explainers.bivariate import Method
 
 DEFAULT_BASELINES = ("kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation")
@@ -60,20 +60,22 @@ class BivShapCallback(EitherCallback):
         method: as in :class:`~bivshap_lightning.BivariateShapley`.
         behavior: as there.
         target: None for the predicted class, "label" for the class in the data, or an index.
-        replacement: what stands in for an absent player: None (zero), a number, or a tensor.
+        replacement: what stands in for an absent player: None (zero), a number (for texts the id of a token), a tensor,
+            ``Blur(3)`` or ``ChannelMean()`` for images, ``ZeroEmbedding()`` for texts.
         background: instead, rows over which values are averaged.
-        feature_mask: integer player ids, or a function of the inputs such as ``Grid(4)``. None: columns of tables,
-            8 x 8 patches of images, steps of sequences, tokens.
+        feature_mask: integer player ids, or a maker of players: ``Grid(4)`` or ``Superpixels(50)`` for images,
+            ``Tokens(tokenizer)`` for texts (pictures then show the sentence), ``Columns({"colour": "col_*"}, names)``
+            for tables, ``Segments(10)`` for series, or any function of the inputs. None: columns of tables, 8 x 8
+            patches of images, steps of sequences, tokens that the batch's attention mask does not hide. Samples with
+            fewer than two players, such as empty texts, are never chosen.
         feature_names: a name per player.
         class_names: a name per class.
         gamma: the largest weight that counts as redundant.
         seed: of the choice of samples and of the coalitions, which are the same in every epoch.
         input_fn: finds the inputs in a batch: returns them, or (inputs, labels).
         forward_fn: called as ``forward_fn(module, *inputs)`` instead of the module itself; returns scores (N, C).
-        words_fn: for texts: turns the tokens (n,) of a sample into n words, such as a tokenizer's
-            ``convert_ids_to_tokens``; pictures then show the sentence.
         dataloader_idx: which of several validation dataloaders is explained.
-        n_panel_samples: samples that get a picture.
+        n_panel_samples: samples that get a picture, here and in the record, which also keeps one per class; 0 for none.
         n_panel_classes: classes that get pictures and tables.
         write_panels: draw pictures and tables, into TensorBoard or into files.
         write_record: write a record of each audit to ``<log_dir>/bivshap``.
@@ -111,7 +113,6 @@ class BivShapCallback(EitherCallback):
         seed: int = 0,
         input_fn: Callable[[Any], Any] | None = None,
         forward_fn: Callable[..., Any] | None = None,
-        words_fn: Callable[[Any], Sequence[str]] | None = None,
         dataloader_idx: int = 0,
         n_panel_samples: int = 4,
         n_panel_classes: int = 10,
@@ -143,10 +144,10 @@ class BivShapCallback(EitherCallback):
             feature_mask=feature_mask,
             perturbations_per_eval=perturbations_per_eval,
         )
-        Audit(self.settings, torch.device("cpu"), synchronize=False)  # refuses unknown baselines right away
+        Audit(self.settings, torch.device("cpu"))  # refuses unknown baselines right away
         self.every_n_epochs, self.probe_size, self.time_budget = every_n_epochs, probe_size, time_budget
         self.feature_names, self.on_error, self.dataloader_idx = feature_names, on_error, dataloader_idx
-        self.input_fn, self.forward_fn, self.words_fn = input_fn, forward_fn, words_fn
+        self.input_fn, self.forward_fn = input_fn, forward_fn
         self.output = Output(class_names, n_panel_samples, n_panel_classes, write_panels, write_record)
         self.findings: Findings | None = None
         self.history: list[dict[str, Any]] = []
@@ -227,7 +228,8 @@ class BivShapCallback(EitherCallback):
             self._probes[stage] = self._new_probe(trainer, stage)
         if not self._probes[stage].is_chosen and self._batch_error is None:
             try:
-                self._probes[stage].offer(understand(batch, self.input_fn))
+                found = understand(batch, self.input_fn)
+                self._probes[stage].offer(found, has_interactions(found, self.settings.feature_mask))
             except Exception as error:  # settled at the end of the epoch, together with all other processes
                 self._batch_error = error
 
@@ -254,9 +256,7 @@ class BivShapCallback(EitherCallback):
         if _any_process(trainer, own):
             self._probes.pop(stage, None)
             return own or RuntimeError(ELSEWHERE)
-        together = not is_sharded(trainer)
-        audit = Audit(self.settings, pl_module.device, self.feature_names, self.words_fn, synchronize=together)
-        deadline = math.inf if self.time_budget is None else start + self.time_budget
+        audit = Audit(self.settings, pl_module.device, self.feature_names)
         with torch.inference_mode(False), torch.no_grad():
             probe = self._chosen_probe(trainer, stage)
             if not probe.is_chosen:
@@ -264,30 +264,52 @@ class BivShapCallback(EitherCallback):
                     f"`dataloader_idx` must name a dataloader that yields samples, got {self.dataloader_idx}, which "
                     "yielded none."
                 )
+            parts: list[Part] = []
             try:
-                batches = list(zip(probe.batches(), probe.indices(), strict=True))
-                if batches:
-                    audit.explain(self._forward(trainer, pl_module, batches[0][0]), batches, deadline)
+                parts = self._explain(trainer, pl_module, audit, probe, start)
             except Exception as error:
                 own = error
             if _any_process(trainer, own):
                 return own or RuntimeError(ELSEWHERE)
-            self.findings = audit.findings(lambda value: gather_objects(trainer, value))
+            everyone = [part for found in gather_objects(trainer, parts) for part in found]
+            # With parameters spread over processes, all explained the same samples.
+            self.findings = audit.findings(parts if is_sharded(trainer) else everyone)
         return None
+
+    def _explain(self, trainer: Any, pl_module: Any, audit: Audit, probe: Probe, start: float) -> list[Part]:
+        """The parts that this process has to find."""
+        deadline = math.inf if self.time_budget is None else start + self.time_budget
+        parts: list[Part] = []
+        n_left = probe.n_mine
+        for chunk in probe.chunks(pl_module.device):
+            now = time.perf_counter()
+            until = now + (deadline - now) * len(chunk.places) / n_left
+            parts.append(self._explain_chunk(audit, self._forward(trainer, pl_module, chunk.batch), chunk, until))
+            n_left -= len(chunk.places)
+        return parts
+
+    def _explain_chunk(self, audit: Audit, forward: Forward, chunk: Chunk, deadline: float) -> Part:
+        return audit.explain(forward, chunk, deadline)
 
     def _chosen_probe(self, trainer: Any, stage: str) -> Probe:
         """The probe, chosen together with all other processes when this is the first audit of the stage."""
         probe = self._probes.setdefault(stage, self._new_probe(trainer, stage))
         if not probe.is_chosen:
-            n_missing = probe.choose(lambda value: gather_objects(trainer, value))
+            n_missing = probe.choose(
+                lambda value: gather_objects(trainer, value),
+                chunk_size=self._chunk_size(trainer),
+                everywhere=is_sharded(trainer),
+            )
             if n_missing:
                 rank_zero_warn(
                     f"BivShapCallback did not find {n_missing} of its samples again and chose new ones: the validation "
                     "data changed since the checkpoint."
                 )
-            if is_sharded(trainer):
-                probe.replicate(lambda value: gather_objects(trainer, value))
         return probe
+
+    def _chunk_size(self, trainer: Any) -> int:
+        """Few enough samples that every process has some to explain while training waits."""
+        return min(CHUNK, math.ceil(self.probe_size / int(trainer.world_size)))
 
     def _forward(self, trainer: Any, pl_module: Any, batch: Batch) -> Forward:
         module = trainer.strategy.model if is_sharded(trainer) else pl_module
@@ -309,23 +331,13 @@ class BivShapCallback(EitherCallback):
         """Numbers for the log, then, on rank zero, panels, record and one line. Returns the error if that failed."""
         findings = cast(Findings, self.findings)
         self._logged |= {name: value for name, (value, _) in findings.numbers.items()}
-        step, directory = logged_step(trainer), self._directory(trainer)
-        self._run = {
-            "stage": stage,
-            "epoch": trainer.current_epoch,
-            "step": step,
-            "world_size": trainer.world_size,
-            "time_budget": self.time_budget,
-            "probe_size": self.probe_size,
-            "probe_keys": list(self._probes[stage].keys),
-        }
+        self._run = self._about(trainer, stage)
+        path = self._record_path(trainer)
         self._cost = self._cost_of(findings, start)
         own: BaseException | None = None
-        if trainer.is_global_zero and directory is not None:
+        if trainer.is_global_zero and path is not None:
             try:
-                self.output.write(
-                    findings, self.settings, self._run, self._cost, directory, tensorboard_writers(trainer)
-                )
+                self.output.write(findings, self.settings, self._run, self._cost, path, tensorboard_writers(trainer))
             except Exception as error:
                 own = error
         if _any_process(trainer, own):
@@ -333,9 +345,36 @@ class BivShapCallback(EitherCallback):
         self._cost = gather_objects(trainer, self._cost_of(findings, start))[0]
         self._logged |= {f"bivshap/cost/{name}": value for name, value in self._cost.items()}
         numbers = dict(self._logged) | {"bivshap/failed": 0.0}
-        self.history.append({"epoch": trainer.current_epoch, "step": step, "stage": stage, "numbers": numbers})
-        rank_zero_info(_summary(findings, self._cost, trainer.current_epoch))
+        moment = {name: self._run[name] for name in ("epoch", "step", "stage")}
+        self.history.append({**moment, "numbers": numbers})
+        rank_zero_info(f"bivshap: epoch {trainer.current_epoch}, {self.summary()}{_advice(self._cost)}")
         return None
+
+    def _about(self, trainer: Any, stage: str) -> dict[str, Any]:
+        """Which audit this is."""
+        return {
+            "stage": stage,
+            "epoch": trainer.current_epoch,
+            "step": logged_step(trainer),
+            "world_size": trainer.world_size,
+            "time_budget": self.time_budget,
+            "probe_size": self.probe_size,
+            "probe_keys": list(self._probes[stage].keys),
+        }
+
+    def summary(self) -> str:
+        """What the last audit found and what it cost, in one line."""
+        if self.findings is None:
+            raise RuntimeError("`summary` must be asked for after an audit, got none so far.")
+        numbers = {name: value for name, (value, _) in self.findings.numbers.items()}
+        ranked = {e: numbers[f"bivshap/posthoc_accuracy/{e}"] for e in self.findings.curves}
+        rivals = {e: v for e, v in ranked.items() if e != OURS}
+        best = f" (best baseline {max(rivals, key=rivals.__getitem__)} {max(rivals.values()):.3f})" if rivals else ""
+        return (
+            f"{len(self.findings.samples)} samples, post-hoc accuracy {ranked[OURS]:.3f}{best}, "
+            f"{numbers['bivshap/redundancy/share_removable']:.0%} of players removable at accuracy "
+            f"{numbers['bivshap/redundancy/accuracy_with_representatives']:.3f}, {self._cost['seconds']:.1f} s"
+        )
 
     def record(self) -> dict[str, Any]:
         """What the record of the last audit says, without the arrays."""
@@ -352,11 +391,12 @@ class BivShapCallback(EitherCallback):
             "share_of_epoch": seconds / (epoch + seconds) if epoch + seconds > 0 else 1.0,
         }
 
-    def _directory(self, trainer: Any) -> Path | None:
-        """Where records go: the same folder on all processes, none in a trial run."""
+    def _record_path(self, trainer: Any) -> Path | None:
+        """Where the record goes: to the same folder on all processes, nowhere in a trial run."""
         if trainer.fast_dev_run:
             return None
-        return Path(trainer.strategy.broadcast(trainer.log_dir or trainer.default_root_dir)) / "bivshap"
+        name = "{stage}_epoch{epoch:04d}_step{step:07d}.json".format_map(self._run)
+        return Path(trainer.strategy.broadcast(trainer.log_dir or trainer.default_root_dir)) / "bivshap" / name
 
 
 def _any_process(trainer: Any, error: BaseException | None) -> bool:
@@ -368,20 +408,11 @@ def _is_fitting(trainer: Any) -> bool:
     return bool(trainer.training) or str(getattr(trainer.state.fn, "value", "")) == "fit"
 
 
-def _summary(findings: Findings, cost: Mapping[str, float], epoch: int) -> str:
-    """One line that says what was found and what it cost."""
-    numbers = {name: value for name, (value, _) in findings.numbers.items()}
-    ranked = {e: numbers[f"bivshap/posthoc_accuracy/{e}"] for e in findings.curves}
-    rivals = {e: v for e, v in ranked.items() if e != OURS}
-    best = f" (best baseline {max(rivals, key=rivals.__getitem__)} {max(rivals.values()):.3f})" if rivals else ""
-    line = (
-        f"bivshap: epoch {epoch}, {len(findings.samples)} samples, post-hoc accuracy {ranked[OURS]:.3f}{best}, "
-        f"{numbers['bivshap/redundancy/share_removable']:.0%} of players removable at accuracy "
-        f"{numbers['bivshap/redundancy/accuracy_with_representatives']:.3f}, {cost['seconds']:.1f} s"
+def _advice(cost: Mapping[str, float]) -> str:
+    """What to do about an audit that takes much of an epoch."""
+    if cost["share_of_epoch"] <= AFFORDABLE_SHARE:
+        return ""
+    return (
+        f", {cost['share_of_epoch']:.0%} of the epoch: lower `budget`, `probe_size` or the number of `baselines`, "
+        "set `time_budget`, or raise `every_n_epochs`"
     )
-    if cost["share_of_epoch"] > AFFORDABLE_SHARE:
-        line += (
-            f", {cost['share_of_epoch']:.0%} of the epoch: lower `budget`, `probe_size` or the number of `baselines`, "
-            "set `time_budget`, or raise `every_n_epochs`"
-        )
-    return line

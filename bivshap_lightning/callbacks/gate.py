@@ -16,11 +16,11 @@ from bivshap_lightning.callbacks.lightning import (
     gather_objects,
     rank_zero_warn,
 )
+from bivshap_lightning.callbacks.output import arrays_of
 from bivshap_lightning.gate import GateError, Rule, Verdict, judge
 from bivshap_lightning.gate.evidence import load_record
 from bivshap_lightning.gate.rules import as_rules
-from bivshap_lightning.graph.storage import FORMAT_VERSION
-from bivshap_lightning.report import KIND
+from bivshap_lightning.report import AUDIT_VERSION, KIND, load_arrays
 
 TAG = "bivshap/gate/passed"
 
@@ -60,12 +60,17 @@ class RedundancyGate(EitherCallback):
             raise ValueError(f"`on_fail` must be 'log', 'stop' or 'raise', got {on_fail!r}.")
         self.rules, self.on_fail = as_rules(rules), on_fail
         # Read now: other processes may run elsewhere, and a missing file should not wait for the first audit.
-        self.against = load_record(against) if isinstance(against, str | os.PathLike) else against
+        self._needs_arrays = any(rule.is_drift for rule in self.rules)
+        self.against = against if against is None or isinstance(against, Mapping) else self._load(against)
         changes = [rule.name for rule in self.rules if rule.needs_previous]
         if changes and self.against is None:
             raise ValueError(f"`against` must be a previous record for rules about changes, got None for {changes}.")
         self.verdict: Verdict | None = None
         self._judged: Findings | None = None
+
+    def _load(self, against: str | os.PathLike[str]) -> Mapping[str, Any]:
+        record = load_record(against)
+        return {**record, "arrays": load_arrays(against)} if self._needs_arrays else record
 
     @property
     def reason(self) -> str:
@@ -126,8 +131,11 @@ class RedundancyGate(EitherCallback):
         if audit.findings is self._judged:
             return None
         self._judged = audit.findings
+        record = {"kind": KIND, "version": AUDIT_VERSION, **audit.record()}
+        if self._needs_arrays:
+            record["arrays"] = arrays_of(audit.findings.samples)
         try:
-            return judge({"kind": KIND, "version": FORMAT_VERSION, **audit.record()}, self.rules, self.against)
+            return judge(record, self.rules, self.against)
         except GateError as error:
             return Verdict(error=str(error))
 

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
-from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_only, rank_zero_warn
 
-__all__ = ["EitherCallback", "MisconfigurationException", "gather_objects", "is_sharded", "logged_step",
-           "rank_zero_info", "rank_zero_warn", "tensorboard_writers"]  # fmt: skip
+__all__ = ["EitherCallback", "MisconfigurationException", "gather_objects", "home_of", "is_sharded", "logged_step",
+           "rank_zero_info", "rank_zero_only", "rank_zero_warn", "tensorboard_writers"]  # fmt: skip
+
+_homes = ["pytorch_lightning", *(["lightning.pytorch"] if find_spec("lightning") else [])]
 
 if TYPE_CHECKING:
     from pytorch_lightning import Callback as EitherCallback
 else:
     # A callback of both kinds, so that either Trainer and either LightningCLI takes it.
-    _homes = ["pytorch_lightning", *(["lightning.pytorch"] if find_spec("lightning") else [])]
-
     class EitherCallback(*(import_module(home).Callback for home in _homes)):
         """The base class of callbacks for whichever Lightning is installed."""
 
 
 # Strategies that spread parameters over processes: all must make the same forward passes.
 SHARDED = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy")
+
+
+def home_of(kind: type, base: str) -> ModuleType | None:
+    """The Lightning to whose `base`, such as "LightningModule", a class belongs; None if to none."""
+    homes = (import_module(home) for home in _homes)
+    return next((home for home in homes if issubclass(kind, getattr(home, base))), None)
 
 
 def is_sharded(trainer: Any) -> bool:

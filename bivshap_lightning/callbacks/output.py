@@ -11,9 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bivshap_lightning.callbacks.audit import ExplainedSample, Findings, Settings
+from bivshap_lightning.gate.measures import Graph, class_metrics, estimate
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
+from bivshap_lightning.graph.averaging import mean_of_class
 from bivshap_lightning.panels import Panels
-from bivshap_lightning.report import save_audit, software_versions
+from bivshap_lightning.report import MAX_CLASSES, hardest_first, save_audit, software_versions
+
+LARGEST_PICTURE = 256
+"""Longer sides of pictures are thinned out in records, which are to stay small."""
 
 
 class Output:
@@ -41,7 +46,7 @@ class Output:
         settings: Settings,
         run: Mapping[str, Any],
         cost: Mapping[str, float],
-        directory: Path,
+        path: Path,
         writers: Sequence[Any],
     ) -> None:
         """Write everything that one audit leaves behind.
@@ -51,17 +56,17 @@ class Output:
             settings: what was computed.
             run: stage, epoch, step and the like.
             cost: seconds, forwards, share of the epoch.
-            directory: where records go.
-            writers: TensorBoard writers; without any, pictures go to files in the directory.
+            path: of the record.
+            writers: TensorBoard writers; without any, pictures go to files beside the record.
         """
         classes = self._classes(findings.samples)
         if self._write_panels:
-            for destination in writers or [directory]:
+            for destination in writers or [path.parent]:
                 self._draw(self._panels_of(destination), findings, classes, settings.gamma, run)
         if self._write_record:
-            name = f"{run['stage']}_epoch{run['epoch']:04d}_step{run['step']:07d}.json"
             fields = self.fields(findings, settings, run, cost)
-            save_audit(directory / name, fields, _arrays(findings.samples))
+            arrays = arrays_of(findings.samples) | _pictures(findings.samples, self._shown(fields))
+            save_audit(path, fields, arrays)
 
     def state_dict(self) -> dict[str, Any]:
         """The layouts of all pictures, so that they do not jump when a run is resumed."""
@@ -92,14 +97,14 @@ class Output:
         return str(self._class_names[int(index)]) if known and self._class_names is not None else f"{index:g}"
 
     def _classes(self, samples: Sequence[ExplainedSample]) -> dict[str, ExplanationGraph]:
-        """The mean graph of every class whose samples have the same players."""
+        """The mean graph of every class whose samples have players in common."""
         members = defaultdict(list)
         for sample in samples:
-            members[sample.target if sample.label is None else float(sample.label)].append(sample.graph)
+            members[sample.target if sample.label is None else float(sample.label)].append(sample)
         return {
-            self.class_name(label): ExplanationGraph.mean(graphs)
-            for label, graphs in sorted(members.items())
-            if len({g.names for g in graphs}) == 1
+            self.class_name(label): mean_of_class([sample.graph for sample in group])
+            for label, group in sorted(members.items())
+            if _are_alike(group)
         }
 
     def _draw(
@@ -149,6 +154,8 @@ class Output:
         """Everything of a record but the arrays."""
         classes = self._classes(findings.samples)
         described = {name: _describe(g, g.redundancy(settings.gamma)) for name, g in classes.items()}
+        samples = [self._describe_sample(s, settings.gamma) for s in findings.samples]
+        graphs = [Graph.of(s, f"sample {s['index']}", _class_of(s)) for s in samples]
         return {
             "configuration": {
                 "method": findings.method,
@@ -164,23 +171,58 @@ class Output:
             },
             "versions": software_versions(),
             "run": dict(run),
-            "metrics": {n: {"value": v, "standard_error": e} for n, (v, e) in findings.numbers.items()},
+            "metrics": {
+                # Shares of all players come without an error; the samples tell it.
+                n: {"value": v, "standard_error": e or (estimate(n, graphs) or (v, e))[1]}
+                for n, (v, e) in findings.numbers.items()
+            },
             "curves": {
                 name: {"masked_fraction": x.tolist(), "accuracy": y.tolist(), "standard_error": e.tolist()}
                 for name, (x, y, e) in findings.curves.items()
             },
             "classes": described,
-            "samples": [
-                {
-                    "index": s.index,
-                    "label": None if s.label is None else self.class_name(s.label),
-                    "target": self.class_name(s.target),
-                    **_describe(s.graph, s.graph.redundancy(settings.gamma)),
-                }
-                for s in findings.samples
-            ],
+            "class_metrics": class_metrics(graphs),
+            "samples": samples,
             "cost": {**cost, "evaluations_per_sample": findings.n_evaluations},
         }
+
+    def _describe_sample(self, sample: ExplainedSample, gamma: float) -> dict[str, Any]:
+        shapley = sample.graph.shapley
+        return {
+            "index": sample.index,
+            "label": None if sample.label is None else self.class_name(sample.label),
+            "target": self.class_name(sample.target),
+            "gain": None if shapley is None else float(shapley.sum()),
+            "scores": dict(sample.scores),
+            **({} if sample.words is None else {"words": list(sample.words)}),
+            **_describe(sample.graph, sample.graph.redundancy(gamma)),
+        }
+
+    def _shown(self, fields: Mapping[str, Any]) -> list[int]:
+        """Places of the samples that a page about the record shows: the hardest, and one of each class it draws."""
+        if not self._n_samples:
+            return []
+        samples = fields["samples"]
+        hardest = hardest_first(samples, predicted=fields["configuration"]["target"] == "predicted")
+        first: dict[str, int] = {}
+        for place, sample in enumerate(samples):
+            first.setdefault(_class_of(sample), place)
+        return sorted({*hardest[: self._n_samples], *list(first.values())[:MAX_CLASSES]})
+
+
+def _class_of(described: Mapping[str, Any]) -> str:
+    """The class that a sample counts for."""
+    return str(described["target"] if described["label"] is None else described["label"])
+
+
+def _are_alike(samples: Sequence[ExplainedSample]) -> bool:
+    """Whether players of the same name are the same thing: columns, patches, words, but not superpixels."""
+    if all(sample.words is not None for sample in samples):
+        return True
+    first = samples[0].segments
+    parts = [sample.segments for sample in samples]
+    same_parts = all(p is None or (first is not None and np.array_equal(p, first)) for p in parts)
+    return same_parts and len({sample.graph.names for sample in samples}) == 1
 
 
 def _describe(graph: ExplanationGraph, h: RedundancyGraph) -> dict[str, Any]:
@@ -203,7 +245,7 @@ def _scores(graph: ExplanationGraph) -> NDArray[np.float64]:
     return graph.ranking(personalized=graph.shapley is not None)
 
 
-def _arrays(samples: Sequence[ExplainedSample]) -> dict[str, NDArray[Any]]:
+def arrays_of(samples: Sequence[ExplainedSample]) -> dict[str, NDArray[Any]]:
     """Matrices of all samples, stacked if they have the same players and one by one if not."""
     parts = {
         "weights": [s.graph.weights for s in samples],
@@ -213,3 +255,24 @@ def _arrays(samples: Sequence[ExplainedSample]) -> dict[str, NDArray[Any]]:
     if len({s.graph.n_players for s in samples}) == 1:
         return {name: np.stack(rows).astype(np.float32) for name, rows in parts.items()}
     return {f"{name}_{k}": row.astype(np.float32) for name, rows in parts.items() for k, row in enumerate(rows)}
+
+
+def _pictures(samples: Sequence[ExplainedSample], places: Sequence[int]) -> dict[str, NDArray[Any]]:
+    """Pictures and whose their pixels are, by the places of the samples."""
+    found: dict[str, NDArray[Any]] = {}
+    for place in places:
+        image, segments = samples[place].image, samples[place].segments
+        if image is not None and segments is not None and image.shape[0] in (1, 3):
+            thin = -(-max(segments.shape) // LARGEST_PICTURE)
+            found[f"image_{place}"] = _bytes(image[:, ::thin, ::thin])
+            found[f"segments_{place}"] = segments[::thin, ::thin].astype(np.int32)
+    return found
+
+
+def _bytes(image: NDArray[Any]) -> NDArray[np.uint8]:
+    """(H, W) or (H, W, 3) from 0 to 255; values outside 0 to 1, as of a normalised picture, are stretched to it."""
+    pixels = np.moveaxis(image.astype(np.float64), 0, 2)
+    if pixels.min() < 0 or pixels.max() > 1:
+        pixels = (pixels - pixels.min()) / (np.ptp(pixels) or 1.0)
+    found: NDArray[np.uint8] = np.round(255 * pixels).astype(np.uint8)
+    return found[:, :, 0] if found.shape[2] == 1 else found

@@ -3,13 +3,18 @@
 A sample is known by the hash of its content. The probe consists of the samples with the smallest hashes of each class,
 so it does not depend on batch size, order, number of processes or padding by a distributed sampler (a duplicated sample
 has the same hash and counts once), and a resumed run finds the same samples again.
+
+The chosen samples are explained in chunks of one shape, whose composition depends on the choice alone. Each process
+gets some of the chunks, whichever process met their samples: what is found about a sample may depend on its company
+(see :class:`~bivshap_lightning.explainers.reduced.ReducedGame`), so its company must not depend on processes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,11 +22,29 @@ from torch import Tensor
 
 from bivshap_lightning.callbacks.batches import Batch
 
-# How far into the validation set candidates are looked for: far enough for all classes, cheap on any data.
+# How far into the validation set candidates are looked for, unless more are wanted than that: far enough for all
+# classes, cheap on any data.
 POOL = 1024
+# Samples that are explained together, unless processes would go without: more are hardly faster.
+CHUNK = 16
 
 Gather = Callable[[Any], list[Any]]
 Candidate = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Samples of the probe that are explained together.
+
+    Attributes:
+        places: of the samples in the probe.
+        keys: the hashes of their content.
+        batch: the samples.
+    """
+
+    places: tuple[int, ...]
+    keys: tuple[str, ...]
+    batch: Batch
 
 
 class Probe:
@@ -38,17 +61,19 @@ class Probe:
         >>> probe = Probe(2, seed=0)
         >>> probe.offer(Batch((torch.arange(8.0).view(4, 2),), torch.tensor([0, 0, 1, 1])))
         >>> missing = probe.choose(lambda x: [x])
-        >>> len(probe), probe.batches()[0].labels.tolist()
-        (2, [0, 1])
+        >>> [chunk.batch.labels.tolist() for chunk in probe.chunks()]
+        [[0, 1]]
     """
 
     def __init__(self, size: int, seed: int, rank: int = 0, world_size: int = 1, wanted: Iterable[str] = ()) -> None:
         self._size, self._seed, self._rank, self._world_size = size, seed, rank, world_size
-        self._wanted = list(wanted)
+        self._pool = max(POOL, size)
+        self._wanted = dict.fromkeys(wanted)
         self._rows: dict[str, tuple[Tensor, ...]] = {}
         self._strata: dict[int, list[str]] = {}
         self._template: Batch | None = None
         self._n_seen = 0
+        self._mine: list[list[int]] = []
         self.keys: list[str] = []
 
     @property
@@ -59,19 +84,21 @@ class Probe:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def offer(self, batch: Batch) -> None:
-        """Consider the samples of a batch."""
+    def offer(self, batch: Batch, eligible: Sequence[bool] | None = None) -> None:
+        """Consider the samples of a batch, or only the eligible ones."""
         first = self._n_seen * self._world_size + self._rank
         self._n_seen += len(batch)
-        if first >= POOL and not self._wanted:
+        if first >= self._pool and not self._wanted:
             return
-        self._template = batch.like(tuple(t[:0] for t in batch.tensors))
-        rows = [t.detach() for t in batch.tensors]
-        octets = [t.contiguous().view(len(batch), -1).view(torch.uint8).cpu().numpy() for t in rows]
+        rows = [t.detach().cpu() for t in batch.tensors]  # where candidates take no memory from the model
+        self._template = batch.like([t[:0] for t in rows])
+        octets = [t.contiguous().view(len(batch), -1).view(torch.uint8).numpy() for t in rows]
         strata = _strata(batch)
         for i in range(len(batch)):
-            if first + i * self._world_size >= POOL and not self._wanted:
+            if first + i * self._world_size >= self._pool and not self._wanted:
                 break
+            if eligible is not None and not eligible[i]:
+                continue
             digest = hashlib.blake2b(self._seed.to_bytes(8, "little", signed=True), digest_size=12)
             for part in octets:
                 digest.update(part[i].tobytes())
@@ -91,11 +118,13 @@ class Probe:
                 kept.remove(largest)
                 del self._rows[largest]
 
-    def choose(self, gather: Gather) -> int:
-        """Settle the choice, together with all other processes.
+    def choose(self, gather: Gather, *, chunk_size: int = CHUNK, everywhere: bool = False) -> int:
+        """Settle the choice and who explains what, together with all other processes.
 
         Args:
             gather: brings a value from every process to every process, in order of rank.
+            chunk_size: at most this many samples in a chunk.
+            everywhere: every process gets all chunks (models whose parameters are spread over processes need that).
 
         Returns:
             How many wanted samples were not found again (then a new choice was made).
@@ -111,35 +140,51 @@ class Probe:
         found = [key for key in self._wanted if key in owner]
         self.keys = found if found and not n_missing else _round_robin(pool, self._size)
         self._rows = {k: self._rows[k] for k in self.keys if owner[k] == self._rank and k in self._rows}
-        self._strata, self._wanted = {}, []
+        self._strata, self._wanted = {}, {}
+        self._distribute(gather, chunk_size, everywhere)
         return n_missing
 
-    def replicate(self, gather: Gather) -> None:
-        """Give every process all chosen samples (models whose parameters are spread over processes need that)."""
-        device = next(iter(self._rows.values()))[0].device if self._rows else torch.device("cpu")
-        for rows in gather({k: tuple(t.cpu() for t in row) for k, row in self._rows.items()}):
-            self._rows |= {k: tuple(t.to(device) for t in row) for k, row in rows.items() if k not in self._rows}
-
-    def batches(self) -> list[Batch]:
-        """This process's chosen samples, those of one shape together."""
-        return [batch for batch, _ in self._grouped()]
-
-    def indices(self) -> list[list[int]]:
-        """For each of :meth:`batches`, the place of its samples in the whole probe."""
-        return [places for _, places in self._grouped()]
-
-    def _grouped(self) -> list[tuple[Batch, list[int]]]:
+    def _distribute(self, gather: Gather, chunk_size: int, everywhere: bool) -> None:
+        """Cut the choice into chunks and bring the samples of each to the process that explains it."""
+        shapes: dict[str, tuple[torch.Size, ...]] = {}
+        for part in gather({key: tuple(t.shape for t in row) for key, row in self._rows.items()}):
+            shapes |= part
         groups: dict[tuple[torch.Size, ...], list[int]] = {}
         for place, key in enumerate(self.keys):
-            if key in self._rows:
-                groups.setdefault(tuple(t.shape for t in self._rows[key]), []).append(place)
-        return [(self._stack(places), places) for places in groups.values()]
+            groups.setdefault(shapes[key], []).append(place)
+        chunks = [g[k : k + chunk_size] for g in groups.values() for k in range(0, len(g), chunk_size)]
+        self._mine = chunks if everywhere else chunks[self._rank :: self._world_size]
+        if self._world_size == 1:
+            return
+        wanted = {self.keys[place] for chunk in self._mine for place in chunk}
+        found: dict[str, tuple[Tensor, ...]] = {}
+        # One chunk for each process at a time, so that nobody ever holds the whole choice who does not need it.
+        for start in range(0, len(chunks), self._world_size):
+            keys = [self.keys[place] for chunk in chunks[start : start + self._world_size] for place in chunk]
+            for rows in gather({key: self._rows[key] for key in keys if key in self._rows}):
+                found |= {key: row for key, row in rows.items() if key in wanted}
+        self._rows = found
+        self._template = next((t for t in gather(self._template) if t is not None), None)
 
-    def _stack(self, places: list[int]) -> Batch:
+    @property
+    def n_mine(self) -> int:
+        """How many samples this process explains."""
+        return sum(map(len, self._mine))
+
+    def chunks(self, device: torch.device | str = "cpu") -> Iterator[Chunk]:
+        """This process's share of the chosen samples, chunk by chunk.
+
+        Args:
+            device: where the samples are wanted.
+        """
+        for places in self._mine:
+            yield Chunk(tuple(places), tuple(self.keys[k] for k in places), self._stack(places, device))
+
+    def _stack(self, places: list[int], device: torch.device | str) -> Batch:
         if self._template is None:  # pragma: no cover - rows come with a template
             raise RuntimeError("no batch was offered")
         rows = [self._rows[self.keys[place]] for place in places]
-        return self._template.like([torch.stack(column) for column in zip(*rows, strict=True)])
+        return self._template.like([torch.stack(column).to(device) for column in zip(*rows, strict=True)])
 
 
 def _strata(batch: Batch) -> list[int]:

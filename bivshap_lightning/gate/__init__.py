@@ -8,8 +8,9 @@
 `bivshap gate` does the same on the command line, `RedundancyGate` in the training loop.
 """
 
-from bivshap_lightning.gate.evidence import Evidence, Interval
+from bivshap_lightning.gate.evidence import Evidence
 from bivshap_lightning.gate.judging import assert_gate, judge
+from bivshap_lightning.gate.measures import Interval
 from bivshap_lightning.gate.rules import GateError, Rule, load_rules
 from bivshap_lightning.gate.verdict import Check, Outcome, Verdict
 

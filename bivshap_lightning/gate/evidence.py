@@ -1,138 +1,62 @@
-"""Evidence: a record that has been checked, and the numbers with confidence intervals that it supports.
-
-Where an interval comes from, by number:
-
-* accuracies and shares of samples: Wilson's score interval over the samples, which is honest when all agree;
-* other numbers with a standard error: the normal interval, cut to the possible range;
-* numbers that follow from the samples' graphs: the same, with the standard error over those samples;
-* numbers of a class graph: what the edges that its noise leaves open could change.
-"""
+"""Evidence: a record that has been checked, and the numbers with confidence intervals that it supports."""
 
 from __future__ import annotations
 
 import difflib
 import math
 import os
-import re
 import reprlib
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
-from bivshap_lightning.gate.rules import ALL_CLASSES, GateError, is_number
-from bivshap_lightning.graph.storage import FORMAT_VERSION
-from bivshap_lightning.report import FIELDS, KIND, load_audit
+from bivshap_lightning.gate.graphs import class_graphs, sample_graphs
+from bivshap_lightning.gate.measures import (
+    CLASS_NUMBERS,
+    RATIOS,
+    UNIT_RANGE,
+    Graph,
+    Interval,
+    estimate,
+    interval,
+    parts_of,
+)
+from bivshap_lightning.gate.rules import ALL_CLASSES, DRIFTS, GateError, is_number
+from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.report import AUDIT_VERSION, FIELDS, KIND, load_arrays, load_audit
 
 COMPARED = ("removal", "behavior", "gamma", "target")
 """Configuration that must agree before two records may be compared."""
 
-PREFIX = "bivshap/redundancy/"
-PROPORTION = re.compile(rf"{PREFIX}(\w+_accuracy|accuracy_with_representatives|share_without_direction)")
-UNIT_RANGE = re.compile(rf"{PREFIX}(density|\w*share\w*|\w*accuracy\w*)|bivshap/posthoc_accuracy/.*")
 TOLERANCE = 1e-6
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A number and what it may really be; None where nothing is known.
-
-    Example:
-        >>> Interval(0.5, 0.4, None).upper is None
-        True
-    """
-
-    value: float
-    lower: float | None
-    upper: float | None
-
-
-@dataclass(frozen=True)
-class Graph:
-    """What a record says of one graph."""
-
-    name: str
-    class_name: str
-    n_players: int
-    groups: tuple[tuple[str, ...], ...]
-    n_sources: int
-    n_sinks: int
-    density: float
-    n_undecided: int
-
-    @property
-    def n_grouped(self) -> int:
-        """Players in groups."""
-        return sum(map(len, self.groups))
-
-    @property
-    def n_removable(self) -> int:
-        """Players that go when each group keeps one representative."""
-        return self.n_grouped - len(self.groups)
-
-    @property
-    def n_pairs(self) -> int:
-        """Ordered pairs of players."""
-        return self.n_players * (self.n_players - 1)
-
-
-# Numbers that are sums over samples divided by sums over samples: (part, whole) of one sample.
-RATIOS: dict[str, Callable[[Graph], tuple[float, float]]] = {
-    f"{PREFIX}density": lambda g: (g.density, 1),
-    f"{PREFIX}n_independent": lambda g: (g.n_players - g.n_removable, 1),
-    f"{PREFIX}share_removable": lambda g: (g.n_removable, g.n_players),
-    f"{PREFIX}groups_per_sample": lambda g: (len(g.groups), 1),
-    f"{PREFIX}group_size": lambda g: (g.n_grouped, len(g.groups)),
-    f"{PREFIX}share_grouped": lambda g: (g.n_grouped, g.n_players),
-    f"{PREFIX}share_undecided": lambda g: (g.n_undecided, g.n_pairs),
-    f"{PREFIX}mask_sinks_share_masked": lambda g: (g.n_sinks, g.n_players),
-    f"{PREFIX}mask_sources_share_masked": lambda g: (g.n_sources, g.n_players),
-    f"{PREFIX}keep_only_sinks_share_masked": lambda g: ((g.n_players - g.n_sinks) * bool(g.n_sinks), g.n_players),
-    f"{PREFIX}keep_only_sources_share_masked": lambda g: ((g.n_players - g.n_sources) * bool(g.n_sources), g.n_players),
-    f"{PREFIX}share_without_direction": lambda g: (not g.n_sources + g.n_sinks, 1),
-}
-
-
-def _density(g: Graph) -> Interval:
-    return Interval(g.density, g.density, min(1.0, g.density + g.n_undecided / max(1, g.n_pairs)))
-
-
-def _n_independent(g: Graph) -> Interval:
-    # An edge that turns out redundant can only merge components, in the extreme all of them.
-    n = g.n_players - g.n_removable
-    return Interval(n, 1 if g.n_undecided else n, n)
-
-
-def _share_removable(g: Graph) -> Interval:
-    share = g.n_removable / g.n_players
-    return Interval(share, share, (g.n_players - 1) / g.n_players if g.n_undecided else share)
-
-
-# Numbers of a class graph. Edges that noise leaves open count as not redundant; the intervals say what if they are.
-CLASS_NUMBERS: dict[str, Callable[[Graph], Interval]] = {
-    "density": _density,
-    "n_undecided": lambda g: Interval(g.n_undecided, g.n_undecided, g.n_undecided),
-    "n_independent": _n_independent,
-    "share_removable": _share_removable,
-}
 
 
 class Evidence:
     """A record whose structure, types and ranges have been checked.
 
     Args:
-        record: as :func:`~bivshap_lightning.report.load_audit` returns it, or the path of its JSON file.
+        record: the path of its JSON file, or what :func:`~bivshap_lightning.report.load_audit` returns. Drift needs
+            arrays, which are found by the path or stand in the record as "arrays".
         source: what messages call it.
 
     Raises:
-        GateError: The record is missing, damaged, foreign, of a later version, or says nothing about any sample.
+        GateError: The record is missing, damaged, foreign, of another version, or says nothing about any sample.
 
     Example:
         >>> graph = {"players": ["a"], "ranking": [{"player": "a"}], "groups": [], "sources": [], "sinks": []}
-        >>> sample = {"label": None, "target": "cat", "density": 0.0, "n_undecided": 0, **graph}
-        >>> record = {"kind": "bivshap_lightning.Audit", "version": 1, "versions": {}, "run": {}, "cost": {}}
+        >>> sample = {
+        ...     "label": None,
+        ...     "target": "cat",
+        ...     "gain": None,
+        ...     "scores": {},
+        ...     "density": 0.0,
+        ...     "n_undecided": 0,
+        ...     **graph,
+        ... }
+        >>> record = {"kind": "bivshap_lightning.Audit", "version": 2, "versions": {}, "run": {}, "cost": {}}
         >>> record["configuration"] = {"removal": "baseline 0", "behavior": "logit", "gamma": 1e-5, "target": 0}
         >>> record["metrics"] = {"bivshap/redundancy/mask_sinks_accuracy": {"value": 1.0, "standard_error": 0.0}}
         >>> record |= {"classes": {}, "samples": [{"index": k, **sample} for k in range(20)]}
@@ -143,20 +67,21 @@ class Evidence:
 
     def __init__(self, record: Mapping[str, Any] | str | os.PathLike[str], source: str = "record") -> None:
         self.source = source
+        self._path: Path | None = None
         if isinstance(record, str | os.PathLike):
-            self.source = str(record)
+            self.source, self._path = str(record), Path(record)
             record = load_record(record)
         self._demand(isinstance(record, Mapping), "the record", "be a mapping", record)
         self._demand(record.get("kind") == KIND, "kind", f"be {KIND!r}", record.get("kind"))
         version = record.get("version")
-        known = type(version) is int and 1 <= version <= FORMAT_VERSION
-        self._demand(known, "version", f"be 1 to {FORMAT_VERSION}; upgrade bivshap_lightning for later ones", version)
+        known = type(version) is int and version == AUDIT_VERSION
+        self._demand(known, "version", f"be {AUDIT_VERSION}; upgrade bivshap_lightning for later ones", version)
         for field in FIELDS:
             kind = list if field == "samples" else Mapping
             self._demand(
                 isinstance(record.get(field), kind), field, f"be there as a {kind.__name__}", record.get(field)
             )
-        self.version: int = record["version"]
+        self._record = record
         self.run: dict[str, Any] = dict(record["run"])
         self.configuration = self._configuration(record["configuration"])
         self.metrics = {str(n): self._metric(str(n), m) for n, m in record["metrics"].items()}
@@ -197,6 +122,11 @@ class Evidence:
         self._demand(label is None or isinstance(label, str), f"{place}.label", "be a name or null", label)
         self._demand(isinstance(target, str), f"{place}.target", "be a name", target)
         truth = target if label is None else label
+        gain = fields.get("gain", "none")
+        self._demand(gain is None or is_number(gain), f"{place}.gain", "be a finite number or null", gain)
+        scores = fields.get("scores")
+        scored = isinstance(scores, Mapping) and all(is_number(score) for score in scores.values())
+        self._demand(scored, f"{place}.scores", "hold finite numbers", scores)
         return self._graph(place, fields, f"sample {index} (class {truth})", truth)
 
     def _graph(self, place: str, fields: Any, name: str, class_name: str) -> Graph:
@@ -213,13 +143,14 @@ class Evidence:
         apart = sum(map(len, members)) == len({m for group in members for m in group})
         proper = apart and all(len(group) > 1 for group in members)
         self._demand(proper, f"{place}.groups", "be disjoint, of two players or more", groups)
-        sources, sinks = (self._names(f"{place}.{k}", fields.get(k), players) for k in ("sources", "sinks"))
+        for kind in ("sources", "sinks"):
+            self._names(f"{place}.{kind}", fields.get(kind), players)
         density, n_undecided, n = fields.get("density"), fields.get("n_undecided"), len(players)
         dense = is_number(density) and 0 <= density <= 1
         self._demand(dense, f"{place}.density", "be a number in [0, 1]", density)
         countable = type(n_undecided) is int and 0 <= n_undecided <= n * (n - 1)
         self._demand(countable, f"{place}.n_undecided", f"be a whole number up to {n * (n - 1)}", n_undecided)
-        return Graph(name, class_name, n, members, len(sources), len(sinks), float(density), n_undecided)
+        return Graph.of(fields, name, class_name)
 
     def _names(self, place: str, names: Any, among: Sequence[str] | None) -> tuple[str, ...]:
         texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
@@ -243,23 +174,32 @@ class Evidence:
             return CLASS_NUMBERS[metric](self._class_graph(class_name))
         self._demand_metric(metric, class_name)
         samples = self.samples_of(class_name)
-        value, error = self.metrics.get(metric, (math.nan, 0.0))
-        if metric in RATIOS:
-            derived, error = _ratio([RATIOS[metric](g) for g in samples])
-            consistent = class_name != ALL_CLASSES or math.isnan(value) or abs(derived - value) <= TOLERANCE
-            self._demand(consistent, f"metrics[{metric!r}].value", f"be what the samples say, {derived:.6g}", value)
-            value = derived
-        z = NormalDist().inv_cdf(confidence)
-        return _interval(metric, value, error, len(samples), z)
+        derived, recorded = estimate(metric, samples), self._recorded(metric, class_name)
+        if derived is not None:
+            consistent = recorded is None or abs(derived[0] - recorded[0]) <= TOLERANCE
+            got = None if recorded is None else recorded[0]
+            self._demand(consistent, f"metrics[{metric!r}].value", f"be what the samples say, {derived[0]:.6g}", got)
+        value, error = derived or recorded or (math.nan, 0.0)
+        return interval(metric, value, error, len(samples), NormalDist().inv_cdf(confidence))
+
+    def _recorded(self, metric: str, class_name: str) -> tuple[float, float] | None:
+        """A number as the record has it, of all samples or of a class; None if it does not say."""
+        if class_name == ALL_CLASSES:
+            return self.metrics.get(metric)
+        found: Any = self._record.get("class_metrics", {})
+        for key in (class_name, "metrics", metric):
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return None if found is None else self._metric(metric, found)
 
     def _demand_metric(self, metric: str, class_name: str) -> None:
         if class_name == ALL_CLASSES:
             known = sorted({*self.metrics, *RATIOS})
-            where = "Numbers of class graphs: " + ", ".join(CLASS_NUMBERS)
         else:
-            known, where = sorted({*RATIOS, *CLASS_NUMBERS}), "Accuracies and areas are recorded over all classes only"
+            scored = set(self.samples[0].scores).intersection(*(g.scores for g in self.samples))
+            known = sorted({*RATIOS, *scored})
+        where = f"Numbers of class graphs: {', '.join(CLASS_NUMBERS)}; with a previous record: {', '.join(DRIFTS)}"
         if metric not in known:
-            close = difflib.get_close_matches(metric, [*known, *CLASS_NUMBERS], n=1)
+            close = difflib.get_close_matches(metric, [*known, *CLASS_NUMBERS, *DRIFTS], n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             scope = "" if class_name == ALL_CLASSES else f" for class {class_name!r}"
             raise GateError(
@@ -291,8 +231,7 @@ class Evidence:
         Raises:
             GateError: Naming the fields that differ.
         """
-        pairs = {"format version": (previous.version, self.version)}
-        pairs |= {name: (previous.configuration[name], self.configuration[name]) for name in COMPARED}
+        pairs = {name: (previous.configuration[name], self.configuration[name]) for name in COMPARED}
         differing = [f"{name} (previous {old!r}, now {new!r})" for name, (old, new) in pairs.items() if old != new]
         if differing:
             raise GateError(
@@ -300,13 +239,39 @@ class Evidence:
                 f"{', '.join(differing)}. Audit both models the same way."
             )
 
+    @cached_property
+    def mean_graphs(self) -> dict[str, ExplanationGraph]:
+        """The mean graph of every class whose samples have the same players, from the arrays.
+
+        Raises:
+            GateError: There are no arrays, or others than those of the samples.
+        """
+        try:
+            arrays = self._record.get("arrays") if self._path is None else load_arrays(self._path)
+        except (OSError, ValueError) as error:
+            raise GateError(f"{self.source}: {error}") from error
+        held = isinstance(arrays, Mapping) and "file" not in arrays
+        self._demand(held, "arrays", "be in the record for drift; pass the path of its file", arrays)
+        graphs = class_graphs(self._record, sample_graphs(self._record, arrays or {}))
+        return {name: graph for name, graph in graphs.items() if graph is not None}
+
+    def mean_graph(self, class_name: str) -> ExplanationGraph:
+        """The mean graph of a class.
+
+        Raises:
+            GateError: It has none.
+        """
+        if class_name not in self.mean_graphs:
+            raise GateError(
+                f"{self.source}: `class` must be one that has a mean graph, got {class_name!r}. "
+                f"There are: {', '.join(self.mean_graphs) or 'none'}."
+            )
+        return self.mean_graphs[class_name]
+
     def worst_samples(self, metric: str, class_name: str, *, highest: bool, n: int = 3) -> list[str]:
         """The samples that a number suffers from most, where the record tells."""
-        if metric not in RATIOS:
-            return []
-        shares = [
-            (part / whole, g) for g in self.samples_of(class_name) for part, whole in [RATIOS[metric](g)] if whole
-        ]
+        parts = [(parts_of(metric, g), g) for g in self.samples_of(class_name)]
+        shares = [(p[0] / p[1], g) for p, g in parts if p is not None and p[1]]
         shares.sort(key=lambda item: item[0], reverse=highest)
         return [f"{g.name}: {share:.4g}" for share, g in shares[:n]]
 
@@ -342,27 +307,3 @@ def load_record(path: str | os.PathLike[str]) -> Mapping[str, Any]:
         raise GateError(f"`record` must be a readable file, got {path} ({reason}).") from error
     except (ValueError, RecursionError) as error:
         raise GateError(f"{path}: {error}") from error
-
-
-def _ratio(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Sum of parts over sum of wholes, and its linearised standard error over samples."""
-    n, whole = len(parts), sum(w for _, w in parts)
-    ratio = sum(p for p, _ in parts) / max(whole, 1)
-    spread = sum((p - ratio * w) ** 2 for p, w in parts) / n
-    return ratio, math.sqrt(spread / n) / (max(whole, 1) / n)
-
-
-def _interval(metric: str, value: float, error: float, n: int, z: float) -> Interval:
-    """Wilson for shares of samples, else normal; unknown for a single sample, known for a number about the estimate."""
-    if metric.startswith("bivshap/estimate/"):
-        return Interval(value, value, value)
-    if PROPORTION.fullmatch(metric) or (metric.startswith("bivshap/posthoc_accuracy/") and error == 0):
-        centre = (value + z * z / (2 * n)) / (1 + z * z / n)
-        reach = z * math.sqrt(max(0.0, value * (1 - value)) / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
-        return Interval(value, max(0.0, centre - reach), min(1.0, centre + reach))
-    if n < 2:
-        return Interval(value, None, None)
-    lower, upper = value - z * error, value + z * error
-    if UNIT_RANGE.fullmatch(metric):
-        lower, upper = max(0.0, lower), min(1.0, upper)
-    return Interval(value, lower, upper)

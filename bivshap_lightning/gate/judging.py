@@ -7,7 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bivshap_lightning.gate.evidence import CLASS_NUMBERS, Evidence, Interval
+from bivshap_lightning.gate.drift import Pair, drift, moved
+from bivshap_lightning.gate.evidence import Evidence
+from bivshap_lightning.gate.measures import CLASS_NUMBERS, Interval
 from bivshap_lightning.gate.rules import ALL_CLASSES, LEVELS, GateError, Rule, as_rules
 from bivshap_lightning.gate.verdict import Check, Outcome, Verdict
 
@@ -77,15 +79,16 @@ def assert_gate(
         ... }
         >>> record = {
         ...     "kind": "bivshap_lightning.Audit",
-        ...     "version": 1,
+        ...     "version": 2,
         ...     "versions": {},
         ...     "run": {},
         ...     "cost": {},
         ...     "configuration": {"removal": "baseline 0", "behavior": "logit", "gamma": 1e-5, "target": 0},
         ...     "metrics": {},
         ...     "classes": {"cat": graph},
-        ...     "samples": [{"index": k, "label": "cat", "target": "cat", **graph} for k in range(9)],
         ... }
+        >>> sample = {"label": "cat", "target": "cat", "gain": None, "scores": {}, **graph}
+        >>> record["samples"] = [{"index": k, **sample} for k in range(9)]
         >>> rule = Rule(metric="bivshap/redundancy/n_independent", min=1)
         >>> assert_gate(record, [rule]).passed
         True
@@ -111,15 +114,17 @@ def _judge_rule(rule: Rule, evidence: Evidence, previous: Evidence | None) -> Ou
     if rule.needs_previous and previous is None:
         raise GateError(f"{rule.name}: a rule about a change needs a previous record, got none. Pass `against`.")
     names = [rule.class_name]
-    if rule.metric in CLASS_NUMBERS and rule.class_name == ALL_CLASSES:
-        names = list(evidence.classes)
+    if (rule.is_drift or rule.metric in CLASS_NUMBERS) and rule.class_name == ALL_CLASSES:
+        # A class that only one of the records has is refused when it is measured.
+        both = [evidence] if previous is None or not rule.is_drift else [evidence, previous]
+        names = list(dict.fromkeys(name for e in both for name in (e.mean_graphs if rule.is_drift else e.classes)))
         if not names:
             raise GateError(
                 f"{evidence.source}: {rule.name} needs class graphs, got none. Give all samples one player set."
             )
     checks = [check for name in names for check in _checks(rule, name, evidence, previous)]
-    # The decisive check: one that fails by its value, else one that is left open, else the first.
-    decisive = min(checks, key=lambda c: (c.met, c.point_met))
+    # The decisive check: one that fails by its value, else one that is left open, else any; of several, the worst.
+    decisive = min(checks, key=lambda c: (c.met, c.point_met, _margin(c, by_point=rule.compare == "point")))
     status = "pass" if decisive.met else rule.severity
     return Outcome(
         rule=rule,
@@ -131,15 +136,44 @@ def _judge_rule(rule: Rule, evidence: Evidence, previous: Evidence | None) -> Ou
 
 
 def _checks(rule: Rule, class_name: str, evidence: Evidence, previous: Evidence | None) -> list[Check]:
-    now = evidence.measure(rule.metric, class_name, rule.confidence)
     before = None
-    if previous is not None and rule.needs_previous:
+    if rule.is_drift and previous is not None:
+        now = drift(rule.metric, pair_of(class_name, evidence, previous))
+    else:
+        now = evidence.measure(rule.metric, class_name, rule.confidence)
+    if previous is not None and rule.needs_previous and not rule.is_drift:
         before = previous.measure(rule.metric, class_name, rule.confidence)
     checks = []
     for name, threshold in rule.thresholds.items():
         interval = now if name in LEVELS or before is None else _change(now, before, relative="relative" in name)
         checks.append(_check(name, threshold, interval, rule.compare == "point", class_name, before))
     return checks
+
+
+def pair_of(class_name: str, evidence: Evidence, previous: Evidence) -> Pair:
+    """The mean graphs of a class in two records that may be compared.
+
+    Args:
+        class_name: whose.
+        evidence: now.
+        previous: before.
+
+    Raises:
+        GateError: One of them has no such graph.
+
+    Example:
+        >>> import numpy as np
+        >>> graph = {"players": ["a"], "ranking": [{"player": "a"}], "groups": [], "sources": [], "sinks": []}
+        >>> graph |= {"density": 0.0, "n_undecided": 0}
+        >>> record = {"kind": "bivshap_lightning.Audit", "version": 2, "versions": {}, "run": {}, "cost": {}}
+        >>> record["configuration"] = {"removal": "baseline 0", "behavior": "logit", "gamma": 1e-5, "target": 0}
+        >>> record |= {"metrics": {}, "classes": {"cat": graph}, "arrays": {"weights": np.zeros((1, 1, 1))}}
+        >>> record["samples"] = [{"index": 0, "label": None, "target": "cat", "gain": None, "scores": {}, **graph}]
+        >>> pair_of("cat", Evidence(record), Evidence(record)).names
+        ('a',)
+    """
+    gamma = float(evidence.configuration["gamma"])
+    return Pair.of(evidence.mean_graph(class_name), previous.mean_graph(class_name), gamma)
 
 
 def _check(
@@ -165,6 +199,14 @@ def _check(
     )
 
 
+def _margin(check: Check, *, by_point: bool) -> float:
+    """By how much what is compared meets its threshold; negative if it does not."""
+    compared = check.value if by_point else check.bound
+    if compared is None:
+        return -math.inf
+    return (compared - check.threshold) * (1 if check.threshold_name.startswith("min") else -1)
+
+
 def _change(now: Interval, before: Interval, *, relative: bool) -> Interval | None:
     """The difference of two independent estimates; for one probe in both, positively related, it is too wide.
 
@@ -186,6 +228,8 @@ def _change(now: Interval, before: Interval, *, relative: bool) -> Interval | No
 def _culprits(rule: Rule, check: Check, evidence: Evidence, previous: Evidence | None) -> tuple[str, ...]:
     """Worst samples and largest groups; for a change, the groups that came and went."""
     name = check.class_name
+    if rule.is_drift and previous is not None:
+        return (*_other_samples(evidence, previous), *moved(rule.metric, pair_of(name, evidence, previous)))
     worst = evidence.worst_samples(rule.metric, name, highest=check.threshold_name.startswith("max"))
     found = [f"worst: {w}" for w in worst]
     if previous is None or check.threshold_name in LEVELS:
@@ -193,3 +237,12 @@ def _culprits(rule: Rule, check: Check, evidence: Evidence, previous: Evidence |
     came = evidence.largest_groups(name, besides=previous.groups(name))
     went = previous.largest_groups(name, besides=evidence.groups(name))
     return (*found, *(f"new group: {g}" for g in came), *(f"lost group: {g}" for g in went))
+
+
+def _other_samples(evidence: Evidence, previous: Evidence) -> list[str]:
+    """A warning if the two records explain different samples: then their graphs differ for that reason alone."""
+    now, before = (e.run.get("probe_keys") for e in (evidence, previous))
+    if not isinstance(now, list) or not isinstance(before, list) or now == before:
+        return []
+    shared = len({str(key) for key in now} & {str(key) for key in before})
+    return [f"the records share {shared} of {len(now)} samples: other samples have other graphs, whatever the model"]

@@ -22,6 +22,8 @@ LEVELS = ("min", "max")
 CHANGES = ("min_absolute_change", "max_absolute_change", "min_relative_change", "max_relative_change")
 THRESHOLDS = (*LEVELS, *CHANGES)
 CHOICES = {"severity": ("fail", "warn"), "compare": ("bound", "point")}
+DRIFTS = ("drift/weights", "drift/redundancy", "drift/ranking")
+"""Distances of class graphs from those of the previous record; :mod:`~bivshap_lightning.gate.drift` defines them."""
 KEYS = ("metric", "class", *THRESHOLDS, "severity", "compare", "confidence")
 
 
@@ -39,7 +41,8 @@ class Rule:
     """One thing that a release must meet.
 
     Args:
-        metric: a name under "metrics" of the record, or one of those that are derived from its graphs.
+        metric: a name under "metrics" of the record, or one of those that are derived from its graphs, alone or, with
+            "drift/", together with those of the previous record.
         class_name: the class whose samples or graph are judged; "all" for all samples, or the worst class graph.
         min: the smallest value that passes.
         max: the largest value that passes.
@@ -88,6 +91,9 @@ class Rule:
     def _check_thresholds(self) -> None:
         if not self.thresholds:
             raise GateError(f"A rule must set at least one of {list(THRESHOLDS)}, got none for {self.metric!r}.")
+        changes = [name for name in self.thresholds if name in CHANGES]
+        if self.is_drift and changes:
+            raise GateError(f"{self.metric!r} must have `max` or `min`, got {changes}. Drift is a change already.")
         for low, high in zip(THRESHOLDS[::2], THRESHOLDS[1::2], strict=True):
             least, most = getattr(self, low), getattr(self, high)
             if least is not None and most is not None and least > most:
@@ -101,7 +107,12 @@ class Rule:
     @property
     def needs_previous(self) -> bool:
         """Whether the rule compares with a previous record."""
-        return any(name in CHANGES for name in self.thresholds)
+        return self.is_drift or any(name in CHANGES for name in self.thresholds)
+
+    @property
+    def is_drift(self) -> bool:
+        """Whether the rule is about the distance from the graphs of a previous record, which needs arrays."""
+        return self.metric in DRIFTS
 
     @property
     def name(self) -> str:
@@ -129,7 +140,8 @@ def load_rules(path: str | os.PathLike[str]) -> list[Rule]:
     r"""Read a rules file.
 
     Args:
-        path: of a TOML file with one ``[[rule]]`` per rule; "class" stands for `class_name`.
+        path: of a TOML file with one ``[[rule]]`` per rule; "class" stands for `class_name`. At its top may stand
+            `version` and, against truncation, which TOML does not show, `n_rules`.
 
     Raises:
         GateError: The file is missing, damaged, of a later version, empty, or has a rule that cannot be meant.
@@ -155,10 +167,17 @@ def load_rules(path: str | os.PathLike[str]) -> list[Rule]:
             f"`rules` must have version {RULES_VERSION}, got {reprlib.repr(version)} in {path}. "
             "Upgrade bivshap_lightning to read later versions."
         )
+    n_rules = content.pop("n_rules", None)
     unknown = sorted(content.keys() - {"rule"})
     if unknown:
-        raise GateError(f"`rules` must hold [[rule]] tables and `version` only, got {unknown} in {path}.")
-    return _parse(content.get("rule"), path)
+        raise GateError(f"`rules` must hold [[rule]] tables, `version` and `n_rules` only, got {unknown} in {path}.")
+    rules = _parse(content.get("rule"), path)
+    if n_rules is not None and (type(n_rules) is not int or n_rules != len(rules)):
+        raise GateError(
+            f"`n_rules` must be the number of rules, {reprlib.repr(n_rules)}, got {len(rules)} in {path}. "
+            "Fetch the whole file again, or correct the number."
+        )
+    return rules
 
 
 def _parse(tables: Any, path: Path) -> list[Rule]:

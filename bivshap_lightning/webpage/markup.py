@@ -61,6 +61,8 @@ details { margin: .8rem 0; border: 1px solid var(--line); border-radius: .5rem; 
 summary { cursor: pointer; padding: .6rem 0; font-weight: 600; }
 th details, td details { margin: 0; border: 0; padding: 0; }
 th summary, td summary { padding: 0; font-weight: inherit; }
+li details { display: inline-block; margin: 0; border: 0; padding: 0; vertical-align: top; }
+li summary { padding: 0; font-weight: inherit; }
 footer { margin: 3rem auto 2rem; padding-top: 1rem; border-top: 1px solid var(--line); }
 @media (prefers-color-scheme: dark) { figure img { filter: brightness(.88); } }
 @media print { :root { color-scheme: light; --ink: #000; --soft: #444; --paper: #fff; --card: #fff; --line: #bbb;

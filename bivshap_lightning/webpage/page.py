@@ -9,12 +9,12 @@ from pathlib import Path
 from bivshap_lightning import __version__
 from bivshap_lightning.gate import Evidence, GateError, Rule, judge
 from bivshap_lightning.gate.evidence import load_record
+from bivshap_lightning.gate.graphs import class_graphs, sample_graphs
 from bivshap_lightning.gate.rules import is_number
 from bivshap_lightning.report import load_arrays
 from bivshap_lightning.webpage import sections
+from bivshap_lightning.webpage.audit import Audit
 from bivshap_lightning.webpage.markup import STYLE, Markup, bullets, tag, text
-from bivshap_lightning.webpage.rebuild import class_graphs, sample_graphs
-from bivshap_lightning.webpage.sections import Audit
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 SECTIONS = {
@@ -91,17 +91,21 @@ def _read(
     against: str | os.PathLike[str] | None,
 ) -> Audit:
     fields = load_record(record)
-    evidence = Evidence(fields, str(record))
-    previous = None if against is None else Evidence(load_record(against), str(against))
+    evidence = Evidence(record)
+    previous = None if against is None else Evidence(against)
     if previous is not None:
         evidence.demand_comparable(previous)
     for described in (*fields["samples"], *fields["classes"].values()):
         if not all(is_number(place.get("score")) for place in described["ranking"]):
             raise GateError(f"{record}: every player of a ranking must have a score, got none or another for some.")
+    for sample in fields["samples"]:
+        words = sample.get("words")
+        if words is not None and not (isinstance(words, list) and len(words) == len(sample["players"])):
+            raise GateError(f"{record}: `words` must hold one word per player, got another number for some sample.")
     try:
         arrays = load_arrays(record)
     except (OSError, ValueError, TypeError) as error:
-        raise GateError(f"{record}: the arrays must lie beside the record, got {error}") from error
+        raise GateError(f"{record}: {error}") from error
     graphs = sample_graphs(fields, arrays)
     return Audit(
         record=fields,
@@ -110,6 +114,7 @@ def _read(
         verdict=None if rules is None else judge(record, rules, against),
         sample_graphs=graphs,
         class_graphs=class_graphs(fields, graphs),
+        arrays=arrays,
     )
 
 

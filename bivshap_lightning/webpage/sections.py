@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from bivshap_lightning.gate import Evidence, Verdict
-from bivshap_lightning.gate.evidence import PREFIX
+from bivshap_lightning.gate import Evidence
+from bivshap_lightning.gate.drift import drift
+from bivshap_lightning.gate.judging import pair_of
+from bivshap_lightning.gate.measures import PREFIX
+from bivshap_lightning.gate.rules import DRIFTS
 from bivshap_lightning.gate.verdict import number
-from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.panels import draw_curves, draw_graphs
+from bivshap_lightning.panels import draw_curves
+from bivshap_lightning.report import MAX_CLASSES, hardest_first
+from bivshap_lightning.webpage.audit import Audit
+from bivshap_lightning.webpage.drawings import drawing
 from bivshap_lightning.webpage.markup import Markup, bullets, folded, picture, section, spelt, table, tag
 from bivshap_lightning.webpage.words import count, listing, meaning, percent
 
-MAX_CLASSES, MAX_SAMPLES, MAX_GROUPS, MAX_MEMBERS = 12, 3, 10, 12
+OPEN_CLASSES, MAX_SAMPLES, MAX_GROUPS, MAX_MEMBERS = 4, 4, 10, 12
 TWO_SIDED = 0.975
 TILES = (
     f"{PREFIX}share_removable",
@@ -22,32 +27,6 @@ TILES = (
     "bivshap/posthoc_accuracy/ours",
     f"{PREFIX}share_undecided",
 )
-
-
-@dataclass(frozen=True)
-class Audit:
-    """All that the page tells.
-
-    Attributes:
-        record: the record, checked.
-        evidence: its numbers with intervals.
-        previous: those of the previous model, if any.
-        verdict: over the record, if there are rules.
-        sample_graphs: G of every sample.
-        class_graphs: the mean graph of every class; None where its samples differ in players.
-    """
-
-    record: Mapping[str, Any]
-    evidence: Evidence
-    previous: Evidence | None
-    verdict: Verdict | None
-    sample_graphs: Sequence[ExplanationGraph]
-    class_graphs: Mapping[str, ExplanationGraph | None]
-
-    @property
-    def gamma(self) -> float:
-        """The largest weight that counts as nothing."""
-        return float(self.evidence.configuration["gamma"])
 
 
 def title(audit: Audit) -> str:
@@ -96,7 +75,8 @@ def verdict(audit: Audit, anchor: str, title: str) -> Markup:
         name = o.rule.metric if c.class_name == "all" else f"{o.rule.metric} of class {c.class_name}"
         limit = f"{c.threshold_name} {number(c.threshold)}".replace("_", " ")
         mark = tag("b", {"pass": "✓ pass", "fail": "✗ fail", "warn": "! warn"}[o.status], class_=o.status)
-        rows.append((spelt(name), mark, number(c.value), number(c.bound), limit))
+        said = tag("small", meaning(o.rule.metric)[0])
+        rows.append((Markup(spelt(name) + said), mark, number(c.value), number(c.bound), limit))
     what = "Every rule with the number it judges and the confidence bound of that number on the unfavourable side."
     parts = [table(what, ("rule", "result", "value", "bound", "threshold"), rows, words=2), _tiles(audit)]
     for o in judged.outcomes:
@@ -156,8 +136,14 @@ def _members(names: Sequence[str], sign: str = " = ") -> Markup:
 
 def _groups_over_samples(audit: Audit) -> Iterator[Markup]:
     counts, n_samples = audit.evidence.groups("all"), len(audit.evidence.samples)
-    order = sorted(counts, key=lambda group: (-counts[group] * (len(group) - 1), group))
+    order = _heaviest(counts)
     if order:
+        grouped = Counter(player for sample in audit.evidence.samples for group in sample.groups for player in group)
+        always = [player for player, n in grouped.items() if n == n_samples]
+        sometimes = count(len(grouped) - len(always), "feature")
+        yield tag(
+            "div", "In a group in every sample: ", _members(always, ", "), f". In some samples only: {sometimes}."
+        )
         left_out = f" {len(order) - MAX_GROUPS} lighter ones are left out." if len(order) > MAX_GROUPS else ""
         what = f"Groups in the graphs of single samples, those that weigh most first.{left_out}"
         rows = [(_members(g), f"{len(g)}", f"{counts[g]} of {n_samples}") for g in order[:MAX_GROUPS]]
@@ -165,49 +151,56 @@ def _groups_over_samples(audit: Audit) -> Iterator[Markup]:
     else:
         yield tag("p", "No sample has interchangeable features.")
     if audit.previous is not None:
-        before = audit.previous.groups("all")
-        came = audit.evidence.largest_groups("all", besides=before)
-        went = audit.previous.largest_groups("all", besides=counts)
+        before, n_before = audit.previous.groups("all"), len(audit.previous.samples)
+        changes = [("new", group, counts[group], n_samples) for group in _heaviest(counts) if group not in before][:3]
+        changes += [("gone", group, before[group], n_before) for group in _heaviest(before) if group not in counts][:3]
         yield tag("h3", "Since the previous record")
-        yield bullets([f"new: {g}" for g in came] + [f"gone: {g}" for g in went]) or tag("p", "The same groups.")
+        yield from _drift(audit, audit.previous)
+        entries = [tag("div", f"{word}: ", _members(g), f" ({k} of {n} samples)") for word, g, k, n in changes]
+        yield bullets(entries) or tag("p", "The same groups.")
+
+
+def _heaviest(counts: Mapping[tuple[str, ...], int]) -> list[tuple[str, ...]]:
+    """Groups, those first that are large and in many samples."""
+    return sorted(counts, key=lambda group: (-counts[group] * (len(group) - 1), group))
+
+
+def _drift(audit: Audit, previous: Evidence) -> Iterator[Markup]:
+    """How far the class graphs moved."""
+    names = [name for name in audit.evidence.mean_graphs if name in previous.mean_graphs]
+    if names:
+        pairs = [(name, pair_of(name, audit.evidence, previous)) for name in names]
+        rows = [(name, *(f"{drift(metric, pair).value:.3f}" for metric in DRIFTS)) for name, pair in pairs]
+        what = "Drift of each class graph: 0 is the same as before; 1 (ranking: 2) is as different as can be."
+        yield table(what, ("class", *(metric.removeprefix("drift/") for metric in DRIFTS)), rows)
 
 
 def graphs(audit: Audit, anchor: str, title: str) -> Markup:
     """A picture per class, with the same in words."""
+    second = (
+        "On the right, an arrow i → j says that j is redundant once i is present; one box holds features that make "
+    )
+    if audit.has_pictures:
+        second = "In the middle, parts of one colour "
+    third = " On the right, bright parts rank high." if audit.has_pictures else ""
     parts = [
-        tag("p", "On the left, an arrow i → j is the importance of j once i is present: the wider, the more. On the "
-            "right, an arrow i → j says that j is redundant once i is present; one box holds features that make "
-            "each other redundant.")
+        tag("p", "On the left, an arrow i → j is the importance of j once i is present: the wider, the more. "
+            f"{second}make each other redundant.{third}")
     ]  # fmt: skip
-    drawn = list(audit.class_graphs.items())[:MAX_CLASSES]
+    drawn, pictures = list(audit.class_graphs.items())[:MAX_CLASSES], []
     for name, graph in drawn:
         n = len(audit.evidence.samples_of(name)) if graph is not None else 0
-        parts.append(_drawing(audit, f"Class “{name}”", f"mean over {count(n, 'sample')}", graph,
-                              audit.record["classes"][name]))  # fmt: skip
+        pictures.append(drawing(audit, f"Class “{name}”", f"mean over {count(n, 'sample')}", graph,
+                                audit.record["classes"][name], audit.example(name)))  # fmt: skip
+    parts += pictures[:OPEN_CLASSES]
+    if pictures[OPEN_CLASSES:]:
+        parts.append(folded(f"{count(len(drawn) - OPEN_CLASSES, 'more class')}", *pictures[OPEN_CLASSES:]))
     if len(audit.class_graphs) > len(drawn):
         parts.append(tag("p", f"The first {len(drawn)} of {len(audit.class_graphs)} classes are drawn."))
     if not drawn:
         parts.append(tag("p", "There is no mean graph to draw, because samples have different features. Graphs of "
                          "single samples stand below."))  # fmt: skip
     return section(anchor, title, *parts)
-
-
-def _drawing(
-    audit: Audit, name: str, subtitle: str, graph: ExplanationGraph | None, described: Mapping[str, Any]
-) -> Markup:
-    """A graph as a picture; the words are those of the record."""
-    top = [place["player"] for place in described["ranking"]]
-    said = "; ".join(listing(group) for group in described["groups"]) or "none"
-    words = f"{name}. Most important: {listing(top[:5])}. Interchangeable: {said}."
-    if graph is None:
-        return tag("p", f"{words} Not drawn: its samples differ in their features, so that there is no mean graph.")
-    h = graph.redundancy(audit.gamma)
-    again = {frozenset(graph.names[k] for k in group) for group in h.groups}
-    same = again == {frozenset(group) for group in described["groups"]}
-    note = "" if same else " Drawn from weights that were rounded for storage, by which groups differ slightly."
-    scores = graph.ranking(personalized=graph.shapley is not None)
-    figure = draw_graphs(graph, h, title=name, subtitle=subtitle, scores=scores)
-    return picture(figure, f"Explanation graph and redundancy graph. {words}", f"{words}{note}")
 
 
 def curves(audit: Audit, anchor: str, title: str) -> Markup:
@@ -259,7 +252,7 @@ def _area(audit: Audit, metric: str) -> str:
 def samples(audit: Audit, anchor: str, title: str) -> Markup:
     """The samples to look at first."""
     predicted = audit.evidence.configuration["target"] == "predicted"
-    rows = sorted(range(len(audit.sample_graphs)), key=lambda k: _ease(audit, k, predicted))
+    rows = hardest_first(audit.record["samples"], predicted=predicted)
     head = ("sample", "label", "explained class", "gain", "groups", "removable", "undecided pairs")
     wrong = "Samples that the model gets wrong come first, then those" if predicted else "First come those"
     intro = (
@@ -272,29 +265,18 @@ def samples(audit: Audit, anchor: str, title: str) -> Markup:
         sample = audit.record["samples"][k]
         label = "" if sample["label"] is None else f", labelled “{sample['label']}”"
         name = f"Sample {sample['index']}: why “{sample['target']}”{label}"
-        parts.append(_drawing(audit, name, "", audit.sample_graphs[k], sample))
+        parts.append(drawing(audit, name, "", audit.sample_graphs[k], sample, k))
     if len(rows) > 8:
         everything = table("All samples.", head, [_row(audit, k) for k in range(len(rows))], words=3)
         parts.append(folded(f"All {count(len(rows), 'sample')}", everything))
     return section(anchor, title, *parts)
 
 
-def _ease(audit: Audit, k: int, predicted: bool) -> tuple[bool, float]:
-    sample, gain = audit.record["samples"][k], _gain(audit, k)
-    right = not predicted or sample["label"] is None or sample["label"] == sample["target"]
-    return right, -float(sample["n_undecided"]) if gain is None else gain
-
-
-def _gain(audit: Audit, k: int) -> float | None:
-    graph = audit.sample_graphs[k]
-    return None if graph.shapley is None else float(graph.shapley.sum())
-
-
 def _row(audit: Audit, k: int) -> tuple[str, ...]:
     sample, graph = audit.record["samples"][k], audit.evidence.samples[k]
     label = "none" if sample["label"] is None else sample["label"]
     removable = f"{graph.n_removable} of {graph.n_players}"
-    return (f"{sample['index']}", label, sample["target"], number(_gain(audit, k)), f"{len(graph.groups)}", removable,
+    return (f"{sample['index']}", label, sample["target"], number(sample["gain"]), f"{len(graph.groups)}", removable,
             f"{graph.n_undecided:,}")  # fmt: skip
 
 
@@ -314,10 +296,32 @@ def numbers(audit: Audit, anchor: str, title: str) -> Markup:
             row += ["–", "–"] if before is None else [number(before[0]), f"{value - before[0]:+.4g}"]
         rows.append(row)
     note = (
-        f"Over {count(len(audit.evidence.samples), 'sample')}. A standard error of 0 means that all samples agree, or "
-        "that the record keeps none for this number; intervals then come from the samples."
+        f"Over {count(len(audit.evidence.samples), 'sample')}. A standard error of 0 means that all samples agree; the "
+        "interval then comes from their number."
     )
-    return section(anchor, title, tag("p", note), table("All numbers of the record.", head, rows))
+    parts = [tag("p", note), table("All numbers of the record.", head, rows), _by_class(audit)]
+    return section(anchor, title, *parts)
+
+
+_BY_CLASS = {
+    "bivshap/posthoc_accuracy/ours": "post-hoc accuracy",
+    f"{PREFIX}accuracy_with_representatives": "with representatives",
+    f"{PREFIX}share_removable": "removable",
+    f"{PREFIX}n_independent": "independent features",
+    f"{PREFIX}mask_sinks_accuracy": "without sinks",
+    f"{PREFIX}keep_only_sources_accuracy": "sources only",
+}
+
+
+def _by_class(audit: Audit) -> Markup:
+    """The main numbers of every class."""
+    rows = []
+    for name, found in (audit.record.get("class_metrics") or {}).items():
+        numbers = [found["metrics"].get(metric) for metric in _BY_CLASS]
+        cells = ["–" if m is None else f"{m['value']:.3g} ± {m['standard_error']:.2g}" for m in numbers]
+        rows.append((name, f"{found['n_samples']:,}", *cells))
+    what = "The main numbers by class: value ± standard error over its samples."
+    return table(what, ("class", "samples", *_BY_CLASS.values()), rows) if rows else Markup()
 
 
 def made(audit: Audit, anchor: str, title: str) -> Markup:

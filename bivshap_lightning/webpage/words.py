@@ -28,6 +28,18 @@ REDUNDANCY: dict[str, tuple[str, str]] = {
         NEITHER,
     ),
 }
+CLASS_GRAPHS: dict[str, tuple[str, str]] = {
+    "density": (
+        "ordered pairs of features in the mean graph of a class where the first makes the second redundant",
+        NEITHER,
+    ),
+    "n_independent": ("features left in the mean graph of a class when each group counts once", NEITHER),
+    "share_removable": ("features that can go from the mean graph of a class while one of each group stays", NEITHER),
+    "n_undecided": ("pairs that the noise leaves open in the mean graph of a class", DOWN),
+    "drift/weights": ("how far the weights of a class graph moved since the previous record, as a share of them", DOWN),
+    "drift/redundancy": ("redundant pairs of a class graph that came or went since the previous record", DOWN),
+    "drift/ranking": ("how far the ranking of a class moved since the previous record", DOWN),
+}
 FAMILIES: dict[str, tuple[str, str]] = {
     "posthoc_accuracy": ("same prediction as features go, least important first; mean over the curve", UP),
     "insertion_auc": ("explained output as features come in, most important first; area under the curve", UP),
@@ -45,6 +57,8 @@ def meaning(metric: str) -> tuple[str, str]:
         >>> meaning("mine")
         ('', '')
     """
+    if metric in CLASS_GRAPHS:
+        return CLASS_GRAPHS[metric]
     family, _, name = metric.removeprefix("bivshap/").partition("/")
     return REDUNDANCY.get(name, ("", "")) if family == "redundancy" else FAMILIES.get(family, ("", ""))
 

@@ -13,7 +13,7 @@ from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from bivshap_lightning import Game
+from bivshap_lightning import Game, players
 from bivshap_lightning.callbacks import BivShapCallback
 from bivshap_lightning.explainers import BivariateShapley
 from bivshap_lightning.report import load_arrays, load_audit
@@ -66,7 +66,7 @@ def test_numbers_are_those_of_the_library(tmp_path):
 
     callback, module = BivShapCallback(**SOME), Module()
     run = fit(tmp_path, callback, module, max_epochs=1)
-    batch = callback._probes["validate"].batches()[0]
+    batch = next(callback._probes["validate"].chunks()).batch
     game = Game(module.eval(), batch.inputs)
     metric = InsertionAUC(personalized=True)
     metric.update(game, BivariateShapley(module, seed=0).explain(game, 64))
@@ -205,7 +205,7 @@ def test_several_dataloaders(tmp_path):
     other = TensorDataset(torch.full((9, 6), 5.0), torch.zeros(9, dtype=torch.long))
     callback = BivShapCallback(**SOME, dataloader_idx=1)
     fit(tmp_path, callback, valid=[valid_loader(), DataLoader(other, batch_size=4)], max_epochs=1)
-    assert callback._probes["validate"].batches()[0].inputs[0].eq(5).all()
+    assert next(callback._probes["validate"].chunks()).batch.inputs[0].eq(5).all()
     missing = BivShapCallback(**SOME | {"on_error": "warn"}, dataloader_idx=2)
     with pytest.warns(UserWarning, match="(?s)could not audit epoch 0.*dataloader that yields samples, got 2"):
         fit(tmp_path, missing, max_epochs=1)
@@ -303,15 +303,17 @@ def test_hugging_face_batches(tmp_path):
 
 
 def test_texts_are_drawn_as_words(tmp_path):
-    callback = BivShapCallback(**PANELS, words_fn=lambda ids: [f"word{int(i)}" for i in ids], n_panel_classes=1)
+    words = players.Tokens([f"word{k}" for k in range(20)])
+    callback = BivShapCallback(**PANELS, feature_mask=words, n_panel_classes=1)
     loader = DataLoader(Tokens(), batch_size=8)
     fit(tmp_path, callback, TextModule(), loader, loader, max_epochs=1)
     sample = callback.findings.samples[0]
     assert all(w.startswith("word") for w in sample.words)
     assert len(sample.words) == sample.graph.n_players
     assert list((tmp_path / "bivshap").rglob("sample/*/graphs/*.png"))
-    with pytest.raises(ValueError, match=r"`words_fn` must return a word for each of \d players, got 1"):
-        fit(tmp_path, BivShapCallback(**SOME, words_fn=lambda ids: ["one"]), TextModule(), loader, loader)
+    few = BivShapCallback(**SOME, feature_mask=players.Tokens(["only one"]))
+    with pytest.raises(ValueError, match="`vocabulary` must know every token"):
+        fit(tmp_path, few, TextModule(), loader, loader)
 
 
 def test_baselines_that_cannot_play_are_left_out_and_named(tmp_path):
@@ -457,7 +459,8 @@ def test_the_record_says_everything(tmp_path):
     assert record["run"]["epoch"] == 0
     assert record["versions"]["torch"].startswith("2.")
     for name, (value, error) in callback.findings.numbers.items():
-        assert record["metrics"][name] == {"value": value, "standard_error": error}
+        assert record["metrics"][name]["value"] == value
+        assert error in (0, record["metrics"][name]["standard_error"])  # the record knows more, from the samples
     assert {s["label"] for s in record["samples"]} == {"low", "mid", "high"}
     assert {p["player"] for p in record["samples"][0]["ranking"]} == set("abcdef")
     assert load_arrays(path)["weights"].shape == (6, 6, 6)
@@ -470,17 +473,18 @@ def test_the_record_says_everything(tmp_path):
 
 
 def test_one_line_says_what_was_found_and_what_it_cost(tmp_path, caplog):
-    from bivshap_lightning.callbacks.bivshap import _summary
+    from bivshap_lightning.callbacks.bivshap import _advice
 
     callback = BivShapCallback(**SOME)
+    with pytest.raises(RuntimeError, match="`summary` must be asked for after an audit"):
+        callback.summary()
     with caplog.at_level("INFO"):
         fit(tmp_path, callback, max_epochs=1)
     (line,) = [r.message for r in caplog.records if r.message.startswith("bivshap:")]
-    assert "6 samples, post-hoc accuracy" in line
-    cheap = _summary(callback.findings, {"seconds": 1.0, "share_of_epoch": 0.05}, epoch=3)
-    dear = _summary(callback.findings, {"seconds": 1.0, "share_of_epoch": 0.4}, epoch=3)
-    assert cheap.endswith("1.0 s")
-    assert "40% of the epoch: lower `budget`" in dear
+    assert line.startswith("bivshap: epoch 0, 6 samples, post-hoc accuracy")
+    assert callback.summary() in line
+    assert _advice({"seconds": 1.0, "share_of_epoch": 0.05}) == ""
+    assert "40% of the epoch: lower `budget`" in _advice({"seconds": 1.0, "share_of_epoch": 0.4})
 
 
 @pytest.mark.slow

@@ -130,6 +130,24 @@ def test_changes_against_a_record(tmp_path):
         fit(tmp_path / "other", other, audit=BivShapCallback(**SOME, gamma=0.1), max_epochs=1)
 
 
+def test_drift_against_a_record(tmp_path):
+    """The arrays of the record are those in memory, rounded."""
+    torch.manual_seed(0)
+    module, other = Module(), Module()
+
+    def validate(folder: str, module: Module, gate: RedundancyGate) -> None:
+        trainer(tmp_path / folder, BivShapCallback(**SOME), gate).validate(module, valid_loader(), verbose=False)
+
+    validate("first", module, RedundancyGate(EASY))
+    (path,) = (tmp_path / "first" / "bivshap").glob("*.json")
+    gate = RedundancyGate([Rule(metric="drift/weights", max=1e-3), Rule(metric="drift/ranking", max=2)], against=path)
+    validate("same", module, gate)
+    assert gate.verdict.passed, gate.reason
+    with pytest.warns(UserWarning, match="fail: drift/weights of class"):
+        validate("other", other, gate)
+    assert not gate.verdict.passed
+
+
 def test_checkpoints_can_monitor_it_and_keep_it(tmp_path):
     checkpoint = ModelCheckpoint(tmp_path, monitor=TAG, mode="max", filename="best")
     gate = RedundancyGate(EASY)

@@ -21,12 +21,12 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "-
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory) -> tuple[Path, str]:
-    """The folder of logs of `make demo`, and what it printed."""
-    folder = tmp_path_factory.mktemp("demo") / "logs"
-    command = [sys.executable, "examples/digits_demo.py", "--output", str(folder)]
+    """The folder of logs of `bivshap demo`, and what it printed."""
+    folder = tmp_path_factory.mktemp("demo")
+    command = [sys.executable, "-m", "bivshap_lightning.cli", "demo", "-o", str(folder)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400, check=False)
     assert run.returncode == 0, run.stderr[-3000:]
-    return folder, run.stdout
+    return folder / "logs", run.stdout
 
 
 @contextlib.contextmanager
@@ -59,7 +59,7 @@ def test_the_demo_prints_what_was_found(demo):
         assert explainer in printed
     assert "the 8 most important pixels" in printed
     assert f"tensorboard --logdir {folder}" in printed
-    assert len(list(folder.rglob("bivshap/*.json"))) == 3
+    assert len(list(folder.rglob("bivshap/*.json"))) == 2
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")

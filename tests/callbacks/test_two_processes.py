@@ -46,6 +46,7 @@ def test_two_processes_find_what_one_finds(tmp_path, n_samples):
         assert two["metrics"][name] == pytest.approx(number, abs=1e-6), name
     for a, b in zip(one["samples"], two["samples"], strict=True):
         assert (a["index"], a["label"], a["groups"]) == (b["index"], b["label"], b["groups"])
+        assert b["scores"] == pytest.approx(a["scores"], abs=1e-6)
     arrays = [load_arrays(record(tmp_path / str(n))) for n in (1, 2)]
     torch.testing.assert_close(torch.tensor(arrays[0]["weights"]), torch.tensor(arrays[1]["weights"]))
 

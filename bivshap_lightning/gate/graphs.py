@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bivshap_lightning.gate import GateError
+from bivshap_lightning.gate.rules import GateError
 from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.averaging import mean_of_class
 
 Sample = Mapping[str, Any]
 
@@ -34,7 +35,7 @@ def sample_graphs(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> list[
 
 
 def class_graphs(record: Mapping[str, Any], graphs: Sequence[ExplanationGraph]) -> dict[str, ExplanationGraph | None]:
-    """The mean graph of every class that the record describes, in its order; None if its samples differ in players.
+    """The mean graph of every class that the record describes, in its order; None if it has no samples.
 
     Args:
         record: the record.
@@ -49,11 +50,7 @@ def class_graphs(record: Mapping[str, Any], graphs: Sequence[ExplanationGraph]) 
     members: dict[str, list[ExplanationGraph]] = defaultdict(list)
     for sample, graph in zip(record["samples"], graphs, strict=True):
         members[sample["target"] if sample["label"] is None else sample["label"]].append(graph)
-    return {name: _mean(members[name]) for name in record["classes"]}
-
-
-def _mean(graphs: Sequence[ExplanationGraph]) -> ExplanationGraph | None:
-    return ExplanationGraph.mean(graphs) if len({graph.names for graph in graphs}) == 1 else None
+    return {name: mean_of_class(members[name]) if name in members else None for name in record["classes"]}
 
 
 def _graph(arrays: Mapping[str, Any], k: int, sample: Sample, n_samples: int) -> ExplanationGraph:

@@ -1,0 +1,163 @@
+"""Drift of class graphs: distances worked by hand or by others, and how rules use them."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+
+from bivshap_lightning.gate import GateError, Rule, judge
+from bivshap_lightning.gate.drift import Pair, drift, moved
+from bivshap_lightning.graph import ExplanationGraph
+from tests.records import graph, npz, record, write
+from tests.test_cli import call, refused
+
+GAMMA = 1e-5
+NAMES = ("a", "b", "c", "d")
+
+
+def pair(now, before, **kwargs) -> Pair:
+    return Pair.of(ExplanationGraph(now, **kwargs), ExplanationGraph(before, **kwargs), GAMMA)
+
+
+def test_weights_by_hand():
+    """|3-1| + |1-2| + |0-0| of 3+1 + 1+2: 3/7."""
+    assert drift("drift/weights", pair([[0, 3], [1, 0]], [[0, 1], [2, 0]])).value == pytest.approx(3 / 7)
+    assert drift("drift/weights", pair([[0, 0], [0, 0]], [[0, 0], [0, 0]])).value == 0
+    assert drift("drift/weights", pair([[0, 3], [0, 0]], [[0, 0], [1, 0]])).value == 1
+    # Nothing is known below: noise adds to a distance.
+    assert drift("drift/weights", pair([[0, 3], [1, 0]], [[0, 1], [2, 0]])).lower is None
+
+
+def test_redundancy_by_hand():
+    """Edges a → b and b → a before, a → b and c → a now: one of three is shared."""
+    before, now = np.ones((3, 3)), np.ones((3, 3))
+    before[0, 1] = before[1, 0] = now[0, 1] = now[2, 0] = 0
+    np.fill_diagonal(before, 0)
+    np.fill_diagonal(now, 0)
+    both = pair(now, before, names=["a", "b", "c"])
+    assert drift("drift/redundancy", both).value == pytest.approx(2 / 3)
+    assert moved("drift/redundancy", both) == ["now redundant: c → a", "no longer redundant: b → a"]
+
+
+@given(st.lists(st.sampled_from("rno"), min_size=12, max_size=12))
+def test_open_edges_bound_the_distance_as_enumeration_does(states):
+    """Every way to settle the open edges of three players, in both graphs."""
+    weight, error = {"r": 0.0, "n": 1.0, "o": 0.5}, {"r": 0.0, "n": 0.0, "o": 1.0}
+    places = [(i, j) for i in range(3) for j in range(3) if i != j]
+    graphs, settled = [], []
+    for half in (states[:6], states[6:]):
+        weights, errors = np.zeros((3, 3)), np.zeros((3, 3))
+        for (i, j), state in zip(places, half, strict=True):
+            weights[i, j], errors[i, j] = weight[state], error[state]
+        graphs.append(ExplanationGraph(weights, standard_error=errors))
+        choices = [{"r": (True,), "n": (False,), "o": (True, False)}[state] for state in half]
+        settled.append([frozenset(k for k, r in enumerate(way) if r) for way in itertools.product(*choices)])
+    distances = [1 - len(x & y) / len(x | y) if x | y else 0.0 for x in settled[0] for y in settled[1]]
+    found = drift("drift/redundancy", Pair.of(*graphs, GAMMA))
+    assert found.upper == pytest.approx(max(distances))
+    assert found.lower <= found.value <= found.upper
+    # With nothing but open edges none may be redundant at all; else the bound is met.
+    if "r" in states:
+        assert found.lower == pytest.approx(min(distances))
+
+
+@given(st.integers(0, 10**6))
+def test_ranking_is_spearmans(seed):
+    generator = np.random.default_rng(seed)
+    now, before = generator.uniform(0.1, 1, (2, 6, 6))
+    for weights in (now, before):
+        np.fill_diagonal(weights, 0)
+        weights[:, 5] = weights[:, 4] = 0  # ties
+    scores = [ExplanationGraph(weights).ranking() for weights in (now, before)]
+    expected = 1 - spearmanr(*(s.round(9) for s in scores)).statistic
+    assert drift("drift/ranking", pair(now, before)).value == pytest.approx(expected, abs=1e-9)
+
+
+def test_rankings_that_tell_nothing_apart():
+    flat, steep = [[0, 1], [1, 0]], [[0, 3], [1, 0]]
+    assert drift("drift/ranking", pair(flat, flat)).value == 0
+    assert drift("drift/ranking", pair(steep, flat)).value == 1
+    assert drift("drift/ranking", pair(steep, [[0, 1], [3, 0]])).value == pytest.approx(2)
+
+
+def test_players_are_aligned_by_name_and_strangers_count():
+    old = ExplanationGraph([[0, 1, 2], [3, 0, 4], [5, 6, 0]], names=["a", "b", "c"])
+    order = [2, 0, 1]
+    new = ExplanationGraph(old.weights[np.ix_(order, order)], names=["c", "a", "b"])
+    for metric in ("drift/weights", "drift/redundancy", "drift/ranking"):
+        assert drift(metric, Pair.of(new, old, GAMMA)).value == pytest.approx(0)
+    fewer = ExplanationGraph([[0, 1], [3, 0]], names=["a", "b"])
+    # All weight of "c" is lost: 2 + 4 + 5 + 6 of 21 + 4.
+    assert drift("drift/weights", Pair.of(fewer, old, GAMMA)).value == pytest.approx(17 / 25)
+
+
+def with_arrays(weights, **changes):
+    """Four samples of "cat" with these mean weights."""
+    stack = np.stack([np.asarray(weights, dtype=np.float32)] * 4)
+    fields = record([("cat", graph())] * 4, {}, {"cat": graph()}, **changes)
+    return fields, stack
+
+
+BEFORE = np.ones((4, 4)) - np.eye(4)
+NOW = BEFORE.copy()
+NOW[0, 1] = 4.0
+RULES = '[[rule]]\nmetric = "drift/weights"\nmax = {}\n'
+
+
+@pytest.mark.parametrize(("limit", "code"), [(0.12, 0), (0.11, 1)])
+def test_rules_about_drift(tmp_path, limit, code):
+    """3 of 15 + 12 is 0.111..."""
+    paths = []
+    for name, weights in (("new", NOW), ("old", BEFORE)):
+        fields, stack = with_arrays(weights)
+        (tmp_path / name).mkdir()
+        paths.append(write(tmp_path / name / "audit.json", fields, npz(weights=stack)))
+    (tmp_path / "gate.toml").write_text(RULES.format(limit))
+    done, output = call("gate", paths[0], "--rules", tmp_path / "gate.toml", "--against", paths[1])
+    assert done == code, output
+    assert ("edge a → b: 1 before, 4 now" in output) is bool(code)
+    done, output = call("gate", paths[0], "--rules", tmp_path / "gate.toml")
+    assert refused(done, output)
+    assert "needs a previous record" in output
+
+
+def judged(rule, new, old):
+    return judge(*(fields | {"arrays": {"weights": stack}} for fields, stack in [new]), [rule],
+                 *(fields | {"arrays": {"weights": stack}} for fields, stack in [old]))  # fmt: skip
+
+
+def test_drift_in_memory_and_by_class():
+    new, old = with_arrays(NOW), with_arrays(BEFORE)
+    verdict = judged(Rule(metric="drift/ranking", class_name="cat", max=2), new, old)
+    assert verdict.passed
+    assert verdict.outcomes[0].check.class_name == "cat"
+    # A lower bound is not known, so that a minimum is never shown to be met.
+    assert judged(Rule(metric="drift/weights", min=0.01), new, old).outcomes[0].inconclusive
+
+
+def test_other_samples_are_named_as_a_reason():
+    new, old = with_arrays(NOW), with_arrays(BEFORE)
+    new[0]["run"]["probe_keys"], old[0]["run"]["probe_keys"] = ["a", "b", "c"], ["c", "d", "e"]
+    rule = Rule(metric="drift/weights", max=0.01)
+    assert "the records share 1 of 3 samples" in judged(rule, new, old).outcomes[0].evidence[0]
+    old[0]["run"]["probe_keys"] = ["a", "b", "c"]
+    assert judged(rule, new, old).outcomes[0].evidence[0] == "edge a → b: 1 before, 4 now"
+
+
+def test_drift_without_arrays_or_class_is_refused():
+    new, old = with_arrays(NOW), with_arrays(BEFORE)
+    rule = Rule(metric="drift/weights", max=1)
+    with pytest.raises(GateError, match="arrays must be in the record for drift; pass the path"):
+        judge(new[0], [rule], old[0])
+    with pytest.raises(GateError, match=r"one that has a mean graph, got 'cow'\. There are: cat"):
+        judged(Rule(metric="drift/weights", class_name="cow", max=1), new, old)
+    old[0]["classes"]["dog"] = graph()
+    for sample in old[0]["samples"][:2]:
+        sample["label"] = "dog"
+    with pytest.raises(GateError, match="one that has a mean graph, got 'dog'"):
+        judged(rule, new, old)
+    with pytest.raises(GateError, match=r"must hold \(4, 4\) weights for sample 0"):
+        judged(rule, (new[0], new[1][:, :3, :3]), old)
