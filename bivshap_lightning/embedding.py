@@ -33,6 +33,15 @@ class ZeroEmbedding:
 
     layer: str | None = None
 
+    @property
+    def description(self) -> str:
+        """One phrase for records."""
+        return "zero embedding"
+
+    def __call__(self, embeddings: Tensor) -> Tensor:
+        """The replacement of embeddings."""
+        return torch.zeros_like(embeddings)
+
 
 class Embedded(nn.Module):
     """A module as a function of embeddings: takes its inputs (tokens embedded), the tokens, then further arguments.

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv1d
 
-from bivshap_lightning.embedding import ZeroEmbedding
 from bivshap_lightning.inputs import Table, as_tensor, is_frame
 from bivshap_lightning.players.images import channel_dim
 
@@ -47,8 +46,7 @@ class Removal:
         Args:
             inputs: tensors of shape (B, ...).
             baselines: None (zero), a number, a tensor (one row for all, or one per sample), a function of the input
-                that returns one of these, ``ZeroEmbedding()`` for inputs that are embeddings, or a tuple of those with
-                one entry per input.
+                that returns one of these, or a tuple of those with one entry per input.
 
         Raises:
             ValueError: a baseline does not fit its input.
@@ -225,9 +223,8 @@ def _typical_frame(frame: Any, how: Summary | Mapping[Any, Any]) -> Any:
 
 def _replacement(baseline: Any, x: Tensor, position: int) -> Tensor:
     """One baseline as a tensor of shape (1 or B, ...)."""
-    if baseline is None or isinstance(baseline, ZeroEmbedding):
-        baseline = 0
-    value = _like(as_tensor(baseline(x) if callable(baseline) else baseline), x, "baselines", position)
+    made = baseline(x) if callable(baseline) else 0 if baseline is None else baseline
+    value = _like(as_tensor(made), x, "baselines", position)
     if value.dim() == x.dim() - 1:
         value = value[None]
     n_rows = value.shape[0] if value.dim() == x.dim() and value.shape[0] == x.shape[0] else 1
@@ -259,8 +256,6 @@ def _like(value: Tensor, x: Tensor, argument: str, position: int) -> Tensor:
 def _describe(baseline: Any, x: Tensor) -> str:
     if baseline is None:
         return "baseline 0"
-    if isinstance(baseline, ZeroEmbedding):
-        return "zero embedding"
     if callable(baseline):
         return str(getattr(baseline, "description", None) or getattr(baseline, "__name__", type(baseline).__name__))
     value = as_tensor(baseline)

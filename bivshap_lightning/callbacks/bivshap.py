@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
+from torch import Tensor
 
 from bivshap_lightning.behavior import BehaviorName
 from bivshap_lightning.callbacks.audit import OURS, Audit, Findings, Part, Settings
@@ -104,9 +105,9 @@ class BivShapCallback(EitherCallback):
         behavior: BehaviorName = "probability",
         link: Literal["auto", "softmax", "sigmoid", "identity"] = "auto",
         target: int | Literal["label"] | None = None,
-        replacement: Any = None,
+        replacement: float | list[float] | Tensor | Callable[..., Any] | tuple[Any, ...] | None = None,
         background: Any = None,
-        feature_mask: Any = None,
+        feature_mask: list[int] | Tensor | Callable[..., Any] | tuple[Any, ...] | None = None,
         feature_names: Sequence[str] | None = None,
         class_names: Sequence[str] | None = None,
         gamma: float = 1e-5,
@@ -139,9 +140,9 @@ class BivShapCallback(EitherCallback):
             seed=seed,
             baselines=tuple(baselines),
             baseline_budget=baseline_budget,
-            replacement=replacement,
+            replacement=torch.tensor(replacement) if isinstance(replacement, list) else replacement,
             background=background,
-            feature_mask=feature_mask,
+            feature_mask=torch.tensor(feature_mask) if isinstance(feature_mask, list) else feature_mask,
             perturbations_per_eval=perturbations_per_eval,
         )
         Audit(self.settings, torch.device("cpu"))  # refuses unknown baselines right away

@@ -281,11 +281,15 @@ def test_lightning_cli(tmp_path):
         "  enable_model_summary: false\n  enable_checkpointing: false\n"
         "  callbacks:\n"
         "    - class_path: bivshap_lightning.callbacks.BivShapCallback\n"
-        "      init_args: {probe_size: 5, baselines: [feature_ablation], gamma: 0.001, method: sampling}\n"
+        "      init_args:\n"
+        "        {probe_size: 5, baselines: [feature_ablation], gamma: 0.001, method: sampling, feature_mask:\n"
+        "         {class_path: bivshap_lightning.players.Segments, init_args: {n: 3}}, replacement: 1}\n"
     )
     cli = LightningCLI(Module, DataModule, args=["fit", "--config", str(config)], save_config_callback=None)
     (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, BivShapCallback)]
     assert (callback.probe_size, callback.settings.gamma) == (5, 0.001)
+    assert callback.settings.feature_mask == players.Segments(3)
+    assert callback.findings.removal == "baseline 1"
     assert len(callback.history) == 1
 
 

@@ -358,3 +358,28 @@ def test_only_the_same_audit_takes_up_finished_parts(project, call, tmp_path, mo
     assert code == 0, err
     assert n_explained.count(2) == (1 if reused else 2)
     assert not (tmp_path / "unfinished").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "players", "removal"),
+    [
+        (
+            ["bivshap_lightning.players.Segments", "--audit.feature_mask.n=3", "--audit.replacement=0.5"],
+            ["steps 0-3", "steps 4-7", "steps 8-11"],
+            "baseline 0.5",
+        ),
+        (
+            ["[0,0,1,1,2,2,3,3,3,3,3,3]", "--audit.replacement=[0,0,0,1,1,1,0,0,0,0,0,0]"],
+            ["0", "1", "2", "3"],
+            "one baseline row for all samples",
+        ),
+    ],
+)
+def test_players_and_replacements_can_be_made_on_the_command_line(project, call, tmp_path, words, players, removal):
+    code, _, err = call(
+        "--checkpoint", "model.ckpt", *NAMES, *QUICK, "--audit.feature_mask", *words, "-o", tmp_path / "out"
+    )
+    assert code == 0, err
+    record = load_audit(tmp_path / "out" / "audit.json")
+    assert record["samples"][0]["players"] == players
+    assert record["configuration"]["removal"] == removal
