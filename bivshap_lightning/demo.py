@@ -124,7 +124,7 @@ def train(callbacks: Sequence[pl.Callback] = (), folder: Path | None = None, *, 
     pl.seed_everything(seed, workers=True, verbose=False)
     logger = False if folder is None else pl.loggers.TensorBoardLogger(folder, name="logs", version="")
     with warnings.catch_warnings():
-        # Two shared cores gain nothing from loader processes, and everything is in memory.
+        # Everything is in memory: loader processes would gain nothing.
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
         trainer = pl.Trainer(
             max_epochs=N_EPOCHS, callbacks=list(callbacks), logger=logger, accelerator="cpu", log_every_n_steps=10,
