@@ -18,9 +18,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, one_hot
+
+from bivshap_lightning.inputs import as_tensor
 
 BehaviorName = Literal["probability", "logit", "log_odds", "loss", "output"]
 BehaviorFunction = Callable[[Tensor, Tensor], Tensor]
@@ -182,16 +185,24 @@ class Behavior:
         return self.name == "logit" and scores.shape[1] > 1
 
 
-def resolve_target(target: Any, scores: Tensor, behavior: Behavior, class_names: Sequence[Any] | None = None) -> Tensor:
+def resolve_target(
+    target: Any,
+    scores: Tensor,
+    behavior: Behavior,
+    class_names: Sequence[Any] | None = None,
+    *,
+    is_regressor: bool = False,
+) -> Tensor:
     """Freeze what is explained for every sample.
 
     Args:
         target: None (the class predicted on the unmasked input), an index, a class label known to the model
-            (a string, or a sequence of them), a tensor of B indices (or B values for the loss of a regression),
-            or a function of the scores (B, C) that returns B indices.
+            (a string, or B of them), a tensor, an array or a column of B indices (or of B values for the loss of a
+            regression), or a function of the scores (B, C) that returns B indices.
         scores: (B, C) on the unmasked inputs.
         behavior: how scores are read.
         class_names: the labels of an estimator that knows them.
+        is_regressor: the scores are values, of which none is predicted above the others.
 
     Returns:
         (B,) int64 indices, or floating point values of a regression.
@@ -202,16 +213,12 @@ def resolve_target(target: Any, scores: Tensor, behavior: Behavior, class_names:
     """
     n_samples, n_classes = scores.shape[0], max(scores.shape[1], 2)
     if target is None:
-        if scores.shape[1] == 1 and behavior.name == "output":
-            return torch.zeros(n_samples, dtype=torch.int64, device=scores.device)
-        return behavior.probabilities(scores).argmax(dim=1)
+        return _predicted(scores, behavior, is_regressor)
     if callable(target):
         target = target(scores)
-    labels = [target] if isinstance(target, str) else target
-    if isinstance(labels, (list, tuple)) and labels and isinstance(labels[0], str):
-        target = torch.tensor([_index_of(label, class_names) for label in labels])
-        target = target[0] if len(labels) == 1 else target
-    index = torch.as_tensor(target, device=scores.device)
+    index = _as_indices(target, class_names).to(scores.device)
+    if is_regressor and behavior.name == "loss":
+        index = index.to(scores.dtype)
     if index.dim() == 2 and index.shape[1] == 1:
         index = index[:, 0]
     if index.dim() > 1 or (index.dim() == 1 and index.shape[0] != n_samples):
@@ -238,6 +245,30 @@ def resolve_target(target: Any, scores: Tensor, behavior: Behavior, class_names:
 
 def _pick(scores: Tensor, target: Tensor) -> Tensor:
     return scores.gather(1, target[:, None])[:, 0]
+
+
+def _predicted(scores: Tensor, behavior: Behavior, is_regressor: bool) -> Tensor:
+    """The likeliest class of each sample, or the only output."""
+    if is_regressor and (behavior.name == "loss" or scores.shape[1] > 1):
+        rule = "the values of a regression" if behavior.name == "loss" else "which output of a regression is explained"
+        raise ValueError(f"`target` must say {rule}, got None for outputs of shape {tuple(scores.shape)}. Pass it.")
+    if scores.shape[1] == 1 and behavior.name == "output":
+        return torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
+    return behavior.probabilities(scores).argmax(dim=1)
+
+
+def _as_indices(target: Any, class_names: Sequence[Any] | None) -> Tensor:
+    """A target as a tensor, labels of classes as their indices."""
+    if isinstance(target, Tensor):
+        return target
+    values = np.asarray(target)
+    if values.dtype.kind not in "OUT":
+        return as_tensor(values)
+    listed = np.atleast_1d(values).tolist()
+    if not (listed and isinstance(listed[0], str)):
+        return as_tensor(listed)
+    indices = torch.tensor([_index_of(label, class_names) for label in listed])
+    return indices[0] if len(listed) == 1 else indices
 
 
 def _index_of(label: str, class_names: Sequence[Any] | None) -> int:

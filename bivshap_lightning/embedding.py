@@ -43,36 +43,70 @@ class ZeroEmbedding:
         return torch.zeros_like(embeddings)
 
 
+@dataclass(frozen=True)
+class Reader:
+    """A layer that reads tokens.
+
+    Attributes:
+        layer: the layer.
+        time_first: it was seen to read them as (T, N).
+    """
+
+    layer: nn.Module
+    time_first: bool = False
+
+    def arrangement(
+        self, position: int, inputs: Mapping[int, Tensor], seen: Tensor
+    ) -> Callable[[Tensor], Tensor] | None:
+        """How embeddings (N, T, D) are arranged where the layer saw the tokens (N, T) of an input.
+
+        As they are, time first, or flat. None if it saw something else, such as another input of equal numbers.
+        """
+        ids = inputs[position]
+        is_itself = seen.data_ptr() == ids.data_ptr()
+        if is_itself and seen.shape == ids.shape and seen.stride() == ids.stride():
+            return _as_they_are
+        if not is_itself and any(seen.data_ptr() == other.data_ptr() for other in inputs.values()):
+            return None
+        fits = seen.shape == ids.shape and torch.equal(seen, ids)
+        if seen.dim() == 2 and seen.shape == ids.t().shape and torch.equal(seen, ids.t()):
+            # Of as many rows as tokens, a symmetric table fits both ways.
+            return _as_they_are if fits and not (is_itself or self.time_first) else _time_first
+        if seen.dim() == 1 and seen.shape == ids.flatten().shape and torch.equal(seen, ids.flatten()):
+            return _flat
+        return _as_they_are if fits else None
+
+
 class Embedded(nn.Module):
     """A module as a function of embeddings: takes its inputs (tokens embedded), the tokens, then further arguments.
 
     Args:
         module: the module.
-        layers: by position of an input, the layer that embeds it.
+        readers: by position of an input, the layer that embeds it.
         n_inputs: how many inputs the module has.
     """
 
-    def __init__(self, module: nn.Module, layers: Mapping[int, nn.Module], n_inputs: int) -> None:
+    def __init__(self, module: nn.Module, readers: Mapping[int, Reader], n_inputs: int) -> None:
         super().__init__()
         self.module = module
-        self._layers, self._n_inputs = dict(layers), n_inputs
+        self._readers, self._n_inputs = dict(readers), n_inputs
 
     def forward(self, *tensors: Any) -> Any:
         """Call the module on the tokens, with the given embeddings in place of its own."""
-        inputs, extra = list(tensors[: self._n_inputs]), tensors[self._n_inputs + len(self._layers) :]
-        tokens = tensors[self._n_inputs :][: len(self._layers)]
+        extra = tensors[self._n_inputs + len(self._readers) :]
+        tokens = dict(zip(self._readers, tensors[self._n_inputs :], strict=False))
+        inputs = {k: tokens.get(k, x) for k, x in enumerate(tensors[: self._n_inputs])}
         was_read: set[int] = set()
         hooks = []
         try:
-            for (position, layer), ids in zip(self._layers.items(), tokens, strict=True):
-                hook = _replacing(ids, inputs[position], partial(was_read.add, position))
-                hooks.append(layer.register_forward_hook(hook, with_kwargs=True))
-                inputs[position] = ids
-            output = self.module(*inputs, *extra)
+            for position, reader in self._readers.items():
+                hook = _replacing(reader, position, inputs, tensors[position], partial(was_read.add, position))
+                hooks.append(reader.layer.register_forward_hook(hook, with_kwargs=True))
+            output = self.module(*inputs.values(), *extra)
         finally:
             for handle in hooks:
                 handle.remove()
-        if len(was_read) < len(self._layers):
+        if len(was_read) < len(self._readers):
             raise ValueError(
                 "`baselines` must name the layer that embeds the tokens, got one that did not read them. Pass "
                 "ZeroEmbedding(layer=...), or replace tokens by the padding token."
@@ -105,13 +139,19 @@ def embed(
                 f"{' and a model that is no torch module' if module is None else ''}. Pass a replacement instead."
             )
     assert module is not None
-    layers = {
-        position: _find(_candidates(module, spec.layer), inputs[position], position, run)
-        for position, spec in specs.items()
-    }
+    given = dict(enumerate(inputs))
+    readers = {k: _find(_candidates(module, spec.layer), given, k, run) for k, spec in specs.items()}
     with torch.no_grad():
-        embedded = tuple(layers[k](x).clone() if k in layers else x for k, x in enumerate(inputs))
-    return Embedded(module, layers, len(inputs)), embedded, tuple(inputs[position] for position in layers)
+        embedded = {k: reader.layer(inputs[k]).clone() for k, reader in readers.items()}
+    for position, vectors in embedded.items():
+        if vectors.dim() != 3 or vectors.shape[:2] != inputs[position].shape:
+            raise ValueError(
+                f"`layer` must embed every token of shape {tuple(inputs[position].shape)} by itself, got "
+                f"{tuple(vectors.shape)} from {type(readers[position].layer).__name__}. Replace tokens by the padding "
+                "token instead."
+            )
+    tokens = tuple(inputs[position] for position in readers)
+    return Embedded(module, readers, len(inputs)), tuple({**given, **embedded}.values()), tokens
 
 
 def _candidates(module: nn.Module, name: str | None) -> dict[str, nn.Module]:
@@ -127,13 +167,23 @@ def _candidates(module: nn.Module, name: str | None) -> dict[str, nn.Module]:
     return {name: layers[name]}
 
 
-def _find(layers: Mapping[str, nn.Module], ids: Tensor, position: int, run: Callable[[], Any]) -> nn.Module:
-    """The layer that reads the tokens."""
-    found: list[nn.Module] = []
+def _find(
+    layers: Mapping[str, nn.Module], inputs: Mapping[int, Tensor], position: int, run: Callable[[], Any]
+) -> Reader:
+    """The layer that reads the tokens of an input, and how."""
+    names = {layer: name for name, layer in layers.items()}
+    themselves: dict[nn.Module, Reader] = {}
+    equals: dict[nn.Module, Reader] = {}
+    late: list[nn.Module] = []
 
     def note(layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> None:
-        if _arrangement(ids, _argument(args, kwargs)) is not None:
-            found.append(layer)
+        seen = _argument(args, kwargs)
+        arrange = Reader(layer).arrangement(position, inputs, seen)
+        if arrange is not None:
+            same = seen.data_ptr() == inputs[position].data_ptr()
+            (themselves if same else equals)[layer] = Reader(layer, time_first=arrange is _time_first)
+        elif _is_shifted(inputs[position], seen) and all(seen.data_ptr() != x.data_ptr() for x in inputs.values()):
+            late.append(layer)
 
     hooks = [layer.register_forward_hook(note, with_kwargs=True) for layer in layers.values()]
     try:
@@ -141,20 +191,31 @@ def _find(layers: Mapping[str, nn.Module], ids: Tensor, position: int, run: Call
     finally:
         for handle in hooks:
             handle.remove()
+    found = themselves or equals  # positions, say, may happen to equal the tokens
     if not found:
         known = f"only {sorted(layers)}, which read something else" if layers else "none"
         raise ValueError(
             f"`baselines=ZeroEmbedding()` must find an nn.Embedding layer that reads input {position}, got {known}. "
             "Name it: ZeroEmbedding(layer=...), or replace tokens by the padding token."
         )
-    return found[0]
+    reader = next(iter(found.values()))
+    decoders = [layer for layer in late if getattr(layer, "weight", layer) is getattr(reader.layer, "weight", None)]
+    if len(found) > 1 or decoders:
+        raise ValueError(
+            f"`baselines=ZeroEmbedding()` must find one layer that reads input {position}, once, got "
+            f"{[names[layer] for layer in (*found, *decoders)]}: tokens removed from one would still be seen by the "
+            "other. Replace tokens by the padding token, or name the one to zero: ZeroEmbedding(layer=...)."
+        )
+    return reader
 
 
-def _replacing(ids: Tensor, embeddings: Tensor, note: Callable[[], None]) -> Callable[..., Tensor | None]:
-    """A hook that answers the tokens with the given embeddings and leaves other calls of the layer alone."""
+def _replacing(
+    reader: Reader, position: int, inputs: Mapping[int, Tensor], embeddings: Tensor, note: Callable[[], None]
+) -> Callable[..., Tensor | None]:
+    """A hook that answers the tokens of an input with the given embeddings and leaves other calls alone."""
 
     def hook(_: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor | None:
-        arrange = _arrangement(ids, _argument(args, kwargs))
+        arrange = reader.arrangement(position, inputs, _argument(args, kwargs))
         if arrange is None:
             return None
         note()
@@ -168,12 +229,18 @@ def _argument(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
     return value
 
 
-def _arrangement(ids: Tensor, seen: Tensor) -> Callable[[Tensor], Tensor] | None:
-    """How embeddings (N, T, D) are arranged where a layer saw the tokens (N, T): as they are, time first, or flat."""
-    if seen.shape == ids.shape and (seen.data_ptr() == ids.data_ptr() or torch.equal(seen, ids)):
-        return lambda embeddings: embeddings
-    if seen.dim() == 2 and seen.shape == ids.t().shape and torch.equal(seen, ids.t()):
-        return lambda embeddings: embeddings.transpose(0, 1)
-    if seen.dim() == 1 and seen.shape == ids.flatten().shape and torch.equal(seen, ids.flatten()):
-        return lambda embeddings: embeddings.flatten(0, 1)
-    return None
+def _as_they_are(embeddings: Tensor) -> Tensor:
+    return embeddings
+
+
+def _time_first(embeddings: Tensor) -> Tensor:
+    return embeddings.transpose(0, 1)
+
+
+def _flat(embeddings: Tensor) -> Tensor:
+    return embeddings.flatten(0, 1)
+
+
+def _is_shifted(ids: Tensor, seen: Tensor) -> bool:
+    """Whether a layer saw the tokens one step later, as the decoder of an encoder-decoder that classifies does."""
+    return seen.shape == ids.shape and ids.shape[1] > 1 and torch.equal(seen[:, 1:], ids[:, :-1])

@@ -106,7 +106,8 @@ class Game:
         scores = self._scores_of_whole_inputs()
         self.n_outputs, self.dtype = scores.shape[1], scores.dtype
         self.behavior = self._choose_behavior(behavior, link, scores)
-        self.target = resolve_target(target, scores, self.behavior, self._model.class_names)
+        names, is_regressor = self._model.class_names, self._model.is_regressor
+        self.target = resolve_target(target, scores, self.behavior, names, is_regressor=is_regressor)
         self._trees: tuple[TreeEnsemble, Tensor] | TreesRefused | None = None
 
     def __repr__(self) -> str:

@@ -35,6 +35,29 @@ def is_frame(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns")
 
 
+def is_row_by_name(value: Any) -> bool:
+    """Whether a value says which column its entries belong to: a frame, a row of one, a mapping.
+
+    Example:
+        >>> is_row_by_name({"age": 31}), is_row_by_name(0.5)
+        (True, False)
+    """
+    return isinstance(value, Mapping) or type(value).__module__.partition(".")[0] == "pandas"
+
+
+def as_frame(rows: Any) -> Any:
+    """Rows as a data frame: one as it is, anything else by column as a single row.
+
+    Example:
+        >>> as_frame({"age": 31})
+           age
+        0   31
+    """
+    import pandas as pd
+
+    return rows if is_frame(rows) else pd.DataFrame([dict(rows)])
+
+
 @dataclass(frozen=True)
 class Table:
     """A data frame as numbers and back: a model gets frames like the one the user passed.
@@ -65,19 +88,27 @@ class Table:
     @classmethod
     def of(cls, frame: Any, *others: Any) -> Table:
         """The table of a frame; others may hold further strings, which get codes too."""
+        import pandas as pd
+
+        twice = [name for name, is_again in zip(frame.columns, frame.columns.duplicated(), strict=True) if is_again]
+        if twice:
+            raise ValueError(
+                f"`inputs` must name every column once, got several columns called {twice[0]!r}. Rename them."
+            )
+        frames = [frame, *(as_frame(other) for other in others if is_row_by_name(other))]
         categories = []
-        for name in frame.columns:
-            column = frame[name]
-            if column.dtype.name == "category":
-                categories.append(column.dtype.categories)
-            elif column.dtype.kind in "iuf":
+        for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
+            if dtype.name == "category":
+                categories.append(dtype.categories)
+            elif dtype.kind in "iuf":
                 categories.append(None)
-            elif column.dtype.kind in "bOT" or column.dtype.name in ("str", "string", "boolean"):
-                seen = [other[name] for other in (frame, *others) if is_frame(other) and name in other.columns]
-                categories.append(_values(seen))
+            elif dtype.kind == "b":
+                categories.append(pd.Index([False, True]))  # all of them, so that a code is the number a model sees
+            elif dtype.kind in "OT" or dtype.name in ("str", "string"):
+                categories.append(_values([other[name] for other in frames if name in other.columns]))
             else:
                 raise TypeError(
-                    f"`inputs` must have columns of numbers, strings, truth values or categories, got {column.dtype} "
+                    f"`inputs` must have columns of numbers, strings, truth values or categories, got {dtype} "
                     f"in {name!r}. Turn it into numbers first."
                 )
         return cls(tuple(frame.columns), tuple(categories), tuple(frame.dtypes))
@@ -89,25 +120,12 @@ class Table:
 
     def encode(self, rows: Any, argument: str) -> Tensor:
         """Rows, a frame or a mapping by column for a single one, as float64 numbers (n, columns)."""
-        import pandas as pd
-
-        frame = rows if is_frame(rows) else pd.DataFrame([dict(rows)])
+        frame = as_frame(rows)
         missing = [name for name in self.columns if name not in frame.columns]
         if missing:
             raise ValueError(f"`{argument}` must have all columns of the inputs, got none for {missing}.")
-        parts = []
-        for name, known in zip(self.columns, self.categories, strict=True):
-            column = frame[name]
-            if known is None:
-                parts.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
-                continue
-            unseen = [value for value in column.dropna().unique() if value not in known]
-            if unseen:
-                raise ValueError(
-                    f"`{argument}` must hold categories of the inputs, got {unseen[0]!r} in {name!r}, which knows "
-                    f"{list(known)[:10]}. Give all frames the same types: other.astype(inputs.dtypes)."
-                )
-            parts.append(np.asarray(pd.Categorical(column, categories=known).codes, dtype=np.float64))
+        pairs = zip(self.columns, self.categories, strict=True)
+        parts = [_numbers(frame[name], known, f"`{argument}` must") for name, known in pairs]
         return torch.from_numpy(np.stack(parts, axis=1))
 
     def decode(self, numbers: NDArray[Any]) -> Any:
@@ -121,8 +139,10 @@ class Table:
             if known is None:
                 columns[name] = numbers[:, k]
             else:
-                codes = pd.Categorical.from_codes(numbers[:, k].astype(np.int64), categories=known)
-                columns[name] = codes if dtype.name == "category" else codes.astype(dtype)
+                is_category = dtype.name == "category"
+                kind = dtype if is_category else pd.CategoricalDtype(known)
+                codes = pd.Categorical.from_codes(numbers[:, k].astype(np.int64), dtype=kind)
+                columns[name] = codes if is_category else codes.astype(dtype)
         return pd.DataFrame(columns)
 
 
@@ -153,7 +173,7 @@ def encode_like(value: Any, table: Table | None, argument: str) -> Any:
     """
     if table is None:
         return value
-    if is_frame(value) or isinstance(value, Mapping) or hasattr(value, "to_dict"):
+    if is_row_by_name(value):
         return table.encode(value, argument)
     if table.coded and not isinstance(value, (Tensor, np.ndarray)) and not callable(value):
         raise ValueError(
@@ -183,6 +203,29 @@ def check_inputs(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
                 f"{position} of shape {tuple(x.shape)}. Fill missing values first."
             )
     return inputs
+
+
+def _numbers(column: Any, known: Any, rule: str) -> NDArray[np.float64]:
+    """A column as numbers, codes if it is known what they stand for."""
+    import pandas as pd
+
+    if known is None:
+        try:
+            return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{rule} hold numbers in {column.name!r} as the inputs do, got {column.dtype}: {error}."
+            ) from error
+    is_there = column.notna().to_numpy()
+    codes = np.full(len(column), -1.0)
+    codes[is_there] = known.astype(object).get_indexer(pd.Index(column[is_there], dtype=object))
+    unseen = np.flatnonzero(is_there & (codes < 0))
+    if len(unseen):
+        raise ValueError(
+            f"{rule} hold categories of the inputs, got {column.iloc[unseen[0]]!r} in {column.name!r}, which knows "
+            f"{list(known)[:10]}. Give all frames the same types: other.astype(inputs.dtypes)."
+        )
+    return codes
 
 
 def _values(columns: list[Any]) -> Any:

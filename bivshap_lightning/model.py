@@ -33,26 +33,25 @@ class Model:
 
     Args:
         model: the model.
-        as_arrays: the inputs came as arrays, so that a plain function expects arrays.
+        as_arrays: per input, whether it came as an array, so that a plain function expects one.
         tables: per input, the table it came from if it was a data frame, so that the model expects frames.
 
     Example:
         >>> Model(torch.nn.Linear(2, 3))((torch.zeros(4, 2),)).shape
         torch.Size([4, 3])
-        >>> Model(lambda x: x.sum(axis=1), as_arrays=True)((torch.ones(4, 2),))
+        >>> Model(lambda x: x.sum(axis=1), as_arrays=[True])((torch.ones(4, 2),))
         tensor([[2.],
                 [2.],
                 [2.],
                 [2.]])
     """
 
-    def __init__(self, model: Any, *, as_arrays: bool = False, tables: Sequence[Table | None] = ()) -> None:
+    def __init__(self, model: Any, *, as_arrays: Sequence[bool] = (), tables: Sequence[Table | None] = ()) -> None:
         self.module = model if isinstance(model, nn.Module) else None
         self.class_names = getattr(model, "classes_", None)
         self._model = model
         self._call, self.method, self.link = _entrance(model)
-        self._as_arrays = self.module is None and (as_arrays or self.method is not None)
-        self._tables = tables
+        self._as_arrays, self._tables = as_arrays, tables
         self._mutable: list[tuple[nn.Module, str]] | None = None
 
     @property
@@ -62,14 +61,15 @@ class Model:
 
     @property
     def gives_probabilities(self) -> bool:
-        """A single output in [0, 1] is a probability: black boxes, and modules that end in a sigmoid."""
+        """A single output in [0, 1] is a probability: black boxes but for margins, modules that end in a sigmoid."""
         if self.module is None:
-            return True
+            return self.method != "decision_function"
         return isinstance(list(self.module.modules())[-1], nn.Sigmoid)
 
     def read_trees(self) -> TreeEnsemble:
         """The model as a sum of trees; :class:`~bivshap_lightning.trees.TreesRefused` if it is none."""
-        return read_trees(self._model)
+        columns = [c for t in self._tables if t is not None for c in zip(t.categories, t.dtypes, strict=True)]
+        return read_trees(self._model, [list(x) for x, dtype in columns if x is not None and dtype.kind != "b"])
 
     def place(self, x: Tensor) -> Tensor:
         """Bring an input to the model's device and, if it is floating point, to the model's dtype."""
@@ -91,7 +91,7 @@ class Model:
             (N, C) scores, float32 at least.
         """
         try:
-            output = self._call(*(self._arrays(inputs) if self._as_arrays else inputs), *extra)
+            output = self._call(*(inputs if self.module is not None else self._as_given(inputs)), *extra)
         except IndexError as error:
             codes = [x for x in inputs if not x.is_floating_point() and x.numel()]
             if not codes:
@@ -104,11 +104,16 @@ class Model:
             ) from error
         return _as_scores(output, inputs[0])
 
-    def _arrays(self, inputs: tuple[Tensor, ...]) -> list[Any]:
-        """Inputs as the caller of a black box passed them: arrays, or frames where they came as frames."""
-        arrays = [x.detach().cpu().numpy() for x in inputs]
-        tables = self._tables or [None] * len(arrays)
-        return [x if table is None else table.decode(x) for x, table in zip(arrays, tables, strict=True)]
+    def _as_given(self, inputs: tuple[Tensor, ...]) -> list[Any]:
+        """Inputs as the caller of a black box passed them: tensors, arrays, frames. An estimator gets no tensors."""
+        given: list[Any] = []
+        for k, x in enumerate(inputs):
+            if self.method is None and not (self._as_arrays and self._as_arrays[k]):
+                given.append(x)
+                continue
+            array, table = x.detach().cpu().numpy(), self._tables[k] if self._tables else None
+            given.append(array if table is None else table.decode(array))
+        return given
 
     def check_length(self, inputs: tuple[Tensor, ...]) -> None:
         """Refuse texts that are longer than a model of Hugging Face's kind can read."""
@@ -142,6 +147,7 @@ class Model:
             if self.module is not None:
                 stack.enter_context(_evaluation_mode(self.module))
                 stack.enter_context(self._buffers_kept(self.module))
+                stack.enter_context(_norms_kept(self.module))
             yield
 
     @contextmanager
@@ -159,8 +165,9 @@ class Model:
         finally:
             changed = []
             for (m, name, buffer), copy in zip(before, copies, strict=True):
-                replaced = m._buffers.get(name) is not buffer
-                m._buffers[name] = buffer
+                replaced = name not in m._buffers or m._buffers[name] is not buffer
+                if replaced:
+                    m._buffers[name] = buffer
                 if buffer is not None and copy is not None and not _same(buffer, copy):
                     buffer.copy_(copy)
                     replaced = True
@@ -227,6 +234,11 @@ def _as_scores(output: Any, like: Tensor) -> Tensor:
             f"`model` must return a tensor or an array of scores, got {type(output).__name__}. "
             "Wrap it in a function that returns the scores alone."
         )
+    if isinstance(output, np.ndarray) and output.dtype.kind not in "biuf":
+        raise TypeError(
+            f"`model` must return numbers, got an array of {output.dtype}. A classifier must have `predict_proba` or "
+            "`decision_function`; wrap another one in a function from inputs to scores."
+        )
     scores = torch.as_tensor(output, device=like.device)
     if scores.dim() == 1:
         scores = scores[:, None]
@@ -273,8 +285,24 @@ def _evaluation_mode(module: nn.Module) -> Iterator[None]:
             m.training = True
 
 
+@contextmanager
+def _norms_kept(module: nn.Module) -> Iterator[None]:
+    """Put back weights that an embedding with ``max_norm`` shortens whenever it is asked for them."""
+    limited = [m for m in module.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag)) and m.max_norm is not None]
+    weights = [m.weight for m in limited]
+    copies = [weight.detach().clone() for weight in weights]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for weight, copy in zip(weights, copies, strict=True):
+                if not torch.equal(weight, copy):
+                    weight.copy_(copy)
+
+
 def _buffer_owners(module: nn.Module) -> list[tuple[nn.Module, str]]:
-    return [(m, name) for m in module.modules() for name in m._buffers]
+    # By keys: the buffers of a scripted module cannot be iterated over.
+    return [(m, name) for m in module.modules() for name in m._buffers.keys()]  # noqa: SIM118
 
 
 def _recorder(steps: list[_Step], name: str, module: nn.Module) -> Callable[..., None]:

@@ -198,7 +198,8 @@ def typical_row(data: Any, how: Summary | Mapping[Any, Any] = "mean") -> Any:
     if how == "mode":
         return rows.mode(dim=0).values
     if how == "median":
-        return rows.quantile(0.5, dim=0) if rows.is_floating_point() else rows.double().quantile(0.5, dim=0)
+        median = rows.double().quantile(0.5, dim=0)
+        return median.to(rows.dtype) if rows.is_floating_point() else median
     return rows.mean(dim=0) if rows.is_floating_point() else rows.double().mean(dim=0)
 
 
@@ -215,10 +216,20 @@ def _typical_frame(frame: Any, how: Summary | Mapping[Any, Any]) -> Any:
         if choice not in get_args(Summary):
             row[name] = choice
         elif choice == "mode" or name in table.coded:
-            row[name] = frame[name].mode().iloc[0]
+            row[name] = _commonest(frame[name])
         else:
             row[name] = getattr(frame[name], choice)()
     return table.decode(table.encode(row, "how").numpy())
+
+
+def _commonest(column: Any) -> Any:
+    values = column.mode()
+    if len(values) == 0:
+        raise ValueError(
+            f"`data` must hold a value in every column, got only missing ones in {column.name!r}. Leave the column "
+            "out, or name a value in `how`."
+        )
+    return values.iloc[0]
 
 
 def _replacement(baseline: Any, x: Tensor, position: int) -> Tensor:

@@ -57,7 +57,7 @@ class Setting:
         """Read the arguments of :class:`~bivshap_lightning.Game`, refusing what cannot be played."""
         given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
         tables = tables_of(given, baselines, background)
-        caller = Model(model, as_arrays=any(not isinstance(x, Tensor) for x in given), tables=tables)
+        caller = Model(model, as_arrays=[not isinstance(x, Tensor) for x in given], tables=tables)
         numbers = (as_tensor(encode_like(x, table, "inputs")) for x, table in zip(given, tables, strict=True))
         placed = check_inputs(tuple(caller.place(x) for x in numbers))
         caller.check_length(placed)

@@ -133,3 +133,13 @@ def test_bad_names_are_refused():
         Behavior("certainty", "softmax")
     with pytest.raises(ValueError, match=r"`link` must be 'auto' or one of .*, got 'probit'"):
         Behavior("probability", "probit")
+
+
+def test_a_regressor_is_told_what_to_explain():
+    values, loss = torch.tensor([[0.3], [0.7]]), Behavior("loss", "identity")
+    with pytest.raises(ValueError, match="`target` must say the values of a regression, got None"):
+        resolve_target(None, values, loss, is_regressor=True)
+    target = resolve_target(torch.tensor([1, 3]), values, loss, is_regressor=True)
+    torch.testing.assert_close(loss(values, target), torch.tensor([-(0.7**2), -(2.3**2)]))
+    with pytest.raises(ValueError, match=r"which output of a regression is explained, got None .* \(2, 3\)"):
+        resolve_target(None, SCORES, Behavior("output", "identity"), is_regressor=True)

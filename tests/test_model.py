@@ -9,6 +9,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import LinearSVC
 from torch import nn
 
+from bivshap_lightning import Game
 from bivshap_lightning.model import Model
 
 X = np.random.default_rng(0).normal(size=(40, 3))
@@ -107,7 +108,7 @@ def test_functions_get_what_the_user_passed():
         return x.sum(1)
 
     Model(scores)((torch.ones(2, 3),))
-    Model(scores, as_arrays=True)((torch.ones(2, 3),))
+    Model(scores, as_arrays=[True])((torch.ones(2, 3),))
     assert seen == [torch.Tensor, np.ndarray]
 
 
@@ -144,3 +145,37 @@ def test_the_stochastic_module_is_named():
         assert model.find_stochastic_module((torch.ones(2, 3),)) == "module '1.1' (Noise)"
         assert Model(nn.Linear(3, 4)).find_stochastic_module((torch.ones(2, 3),)) is None
         assert Model(lambda x: x).find_stochastic_module((torch.ones(2, 3),)) is None
+
+
+def test_scripted_modules_are_visited_and_left_alone():
+    module = torch.jit.script(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)).train())
+    before = {name: b.clone() for name, b in module.named_buffers()}
+    game = Game(module, torch.rand(4, 3))
+    game(torch.eye(3, dtype=torch.bool)[None])
+    assert module.training
+    for name, b in module.named_buffers():
+        torch.testing.assert_close(b, before[name], rtol=0, atol=0)
+
+
+def test_weights_that_are_shortened_on_reading_are_put_back():
+    module = nn.Sequential(nn.Embedding(6, 4, max_norm=0.1), nn.Flatten(), nn.Linear(12, 2))
+    before = module[0].weight.detach().clone()
+    Game(module, torch.tensor([[1, 2, 3]]), baselines=5)
+    torch.testing.assert_close(module[0].weight.detach(), before, rtol=0, atol=0)
+
+
+def test_a_margin_is_no_probability_even_between_zero_and_one():
+    machine = LinearSVC().fit(X, Y)
+    margins = machine.decision_function(X)
+    rows = X[(margins > 0) & (margins < 1)][:1]
+    assert len(rows)
+    assert Game(machine, rows).behavior.link == "sigmoid"
+
+
+def test_labels_are_no_scores():
+    class Names:
+        def predict(self, x):
+            return np.array(["no"] * len(x))
+
+    with pytest.raises(TypeError, match="`model` must return numbers, got an array of <U2"):
+        Game(Names(), X, behavior="output")

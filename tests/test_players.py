@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bivshap_lightning.players import Players
+from bivshap_lightning.players import Players, Tokens, make_players
 
 
 def test_every_element_is_a_player_by_default():
@@ -66,3 +66,10 @@ def test_bad_masks_are_refused():
         Players.from_mask([x], [torch.tensor([[0, 1, 2], [0, 0, 2]])])
     with pytest.raises(ValueError, match=r"no element with id 1 although id 2 occurs. Renumber it"):
         Players.from_mask([x], [torch.tensor([[0, 2, 2]])])
+
+
+def test_a_maker_may_leave_out_the_dimension_of_samples():
+    texts, table = torch.tensor([[4, 5, 0], [6, 0, 0], [7, 8, 9]]), torch.rand(3, 3)
+    players, _ = make_players((texts, table), (Tokens(pad_id=0), lambda x: torch.arange(x.shape[1])))
+    assert players.counts.tolist() == [5, 4, 6]
+    assert players.ids[1].tolist() == [[2, 3, 4], [1, 2, 3], [3, 4, 5]]

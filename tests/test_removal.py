@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from bivshap_lightning.removal import Removal
+from bivshap_lightning.removal import Removal, typical_row
 
 X = torch.zeros(2, 3)
 
@@ -56,3 +56,8 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="`background` must be whole numbers for integer inputs"):
         Removal.from_background([tokens], [torch.full((1, 3), 0.5)])
     assert Removal.from_baselines([tokens], 1.0).rows[0].dtype == torch.long
+
+
+def test_the_median_of_half_precision():
+    rows = torch.tensor([[1.0], [2.0], [4.0]]).half()
+    torch.testing.assert_close(typical_row(rows, "median"), torch.tensor([2.0]).half())

@@ -11,6 +11,8 @@ from torch import Tensor
 
 # As many channels as pictures have: grey, grey with opacity, colour, colour with opacity.
 CHANNELS = (1, 2, 3, 4)
+# White in the Lab space in which colours are compared; in grey images it is 1.
+LIGHTNESS = 100
 
 
 def channel_dim(images: Tensor) -> int:
@@ -28,6 +30,17 @@ def channel_dim(images: Tensor) -> int:
             "`feature_mask`."
         )
     return 3 if images.shape[3] in CHANNELS and images.shape[1] not in CHANNELS else 1
+
+
+def visible(images: Tensor) -> Tensor | None:
+    """What a picture shows of images, (B, 1 or 3, H, W): grey or colour without opacity; None if they are no pictures.
+
+    Example:
+        >>> visible(torch.zeros(8, 28, 28, 4)).shape, visible(torch.zeros(8, 12, 28, 28))
+        (torch.Size([8, 3, 28, 28]), None)
+    """
+    pixels = images.movedim(channel_dim(images), 1)
+    return pixels[:, : 1 if pixels.shape[1] < 3 else 3] if pixels.shape[1] in CHANNELS else None
 
 
 @dataclass(frozen=True)
@@ -110,14 +123,15 @@ class Superpixels:
             ) from error
         low, high = image.min(), image.max()
         scaled = (image - low) / (high - low) if high > low else np.zeros_like(image)
+        is_colour = image.shape[2] == 3
         segments = slic(
             scaled,
             n_segments=self.n_segments,
-            compactness=self.compactness,
+            compactness=self.compactness * (LIGHTNESS if is_colour else 1),
             sigma=self.sigma,
             start_label=0,
             channel_axis=-1,
-            convert2lab=image.shape[2] == 3,
+            convert2lab=is_colour,
         )
         numbers: NDArray[np.int64] = np.unique(segments, return_inverse=True)[1].reshape(segments.shape)
         return numbers.astype(np.int64)

@@ -53,7 +53,7 @@ def make_players(
         )
     if has_columns:
         given = [_with_columns(maker, table) for maker, table in zip(given, tables, strict=True)]
-    masks = [as_tensor(_made(maker, x)) for maker, x in zip(given, inputs, strict=True)]
+    masks = [_with_rows(as_tensor(_made(maker, x)), x) for maker, x in zip(given, inputs, strict=True)]
     is_made = [maker is None or callable(maker) for maker in given]
     if len(inputs) > 1:
         masks = _one_after_another(masks, is_made, inputs)
@@ -97,6 +97,11 @@ def _made(maker: Any, x: Tensor) -> Any:
     return maker(x) if callable(maker) else maker
 
 
+def _with_rows(mask: Tensor, x: Tensor) -> Tensor:
+    """A mask that all samples share, with a dimension for them."""
+    return mask[(None,) * (x.dim() - mask.dim())]
+
+
 def _one_after_another(masks: Sequence[Tensor], is_made: Sequence[bool], inputs: Sequence[Tensor]) -> list[Tensor]:
     """Number made players after those of earlier inputs, sample by sample."""
     taken = torch.zeros(1, dtype=torch.int64, device=inputs[0].device)
@@ -108,9 +113,7 @@ def _one_after_another(masks: Sequence[Tensor], is_made: Sequence[bool], inputs:
             mask = torch.where(mask == NO_PLAYER, NO_PLAYER, mask + offset)
         shifted.append(mask)
         if mask.numel():
-            has_rows = mask.dim() == x.dim()
-            largest = (mask.flatten(1) if has_rows else mask.view(1, -1)).amax(dim=1) + 1
-            taken = torch.maximum(taken, largest)
+            taken = torch.maximum(taken, mask.reshape(len(mask), -1).amax(dim=1) + 1)
     return shifted
 
 

@@ -50,9 +50,12 @@ class Columns:
                 f"`columns` must name every column of a table (B, F), got {len(columns)} names for shape "
                 f"{tuple(table.shape)}."
             )
+        if len(set(columns)) < len(columns):
+            twice = next(name for k, name in enumerate(columns) if name in columns[:k])
+            raise ValueError(f"`columns` must all have different names, got {twice!r} twice. Rename one of them.")
         owner: dict[str, str] = {}
         for group, given in self.groups.items():
-            for pattern in [given] if isinstance(given, str) else given:
+            for pattern in [given] if isinstance(given, str) else map(str, given):
                 members = [pattern] if pattern in columns else [c for c in columns if fnmatchcase(c, pattern)]
                 if not members:
                     raise ValueError(f"`groups` must name columns of the table, got {pattern!r}; it has {columns}.")

@@ -14,6 +14,7 @@ from bivshap_lightning.players.ids import NO_PLAYER
 
 CONTINUES = "##"  # WordPiece marks tokens that go on with a word,
 STARTS = ("\u0120", "\u2581")  # byte-level BPE and SentencePiece mark those that start one
+SPACE = "\u2423"  # the name of a token that is such a mark and nothing else
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,21 @@ class Tokens:
         [('surprising', 'end'), ('end',)]
     """
 
-    vocabulary: Any = None
+    vocabulary: Any = field(default=None, repr=False)
     pad_id: int | None = None
     special_ids: Collection[int] | None = None
     whole_words: bool = False
-    continues: Callable[[str], bool] | None = None
+    continues: Callable[[str], bool] | None = field(default=None, repr=False)
     attention_mask: Tensor | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.whole_words and self.vocabulary is None:
             raise ValueError("`vocabulary` must be given to join tokens to words, got None. Pass the tokenizer.")
+        if hasattr(self.vocabulary, "id_to_token"):  # which knows nothing of special tokens
+            raise TypeError(
+                "`vocabulary` must be a tokenizer of transformers, got one of tokenizers. Wrap it: "
+                "PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=...)."
+            )
 
     def __call__(self, ids: Tensor) -> Tensor:
         """The feature mask (B, T) of integer tokens (B, T)."""
@@ -92,7 +98,7 @@ class Tokens:
                     words.append(_without_marks(self._text(token)))
                 elif player != NO_PLAYER:
                     words[player] += _without_marks(self._text(token))
-            texts.append(words)
+            texts.append([word or SPACE for word in words])
         return texts
 
     def _is_text(self, ids: Tensor) -> Tensor:
@@ -138,9 +144,12 @@ class Tokens:
             texts: Collection[str] = vocabulary.get_vocab()
         else:
             texts = vocabulary.values() if isinstance(vocabulary, Mapping) else vocabulary
-        if isinstance(texts, (Sequence, Collection)):
-            return next((mark for mark in STARTS if any(str(text).startswith(mark) for text in texts)), None)
-        return None
+        if not isinstance(texts, (Sequence, Collection)):
+            return None
+        # By the commonest mark, because each is also a letter or a word that other vocabularies may hold.
+        counts = {mark: sum(str(text).startswith(mark) for text in texts) for mark in (CONTINUES, *STARTS)}
+        commonest = max(counts, key=lambda mark: counts[mark])
+        return commonest if commonest in STARTS else None
 
 
 def _without_marks(token: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,15 +56,17 @@ def entrance_of(model: Any) -> Entrance | None:
     return None
 
 
-def read_trees(model: Any) -> TreeEnsemble:
+def read_trees(model: Any, categories: Sequence[Sequence[Any]] = ()) -> TreeEnsemble:
     """A model's trees, such that their sum is what the model says when it is entered as it should be.
 
     Args:
         model: a fitted DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting or HistGradientBoosting
             estimator of scikit-learn, an estimator or booster of LightGBM or XGBoost.
+        categories: for each column of categories in the rows, what its codes 0, 1, ... stand for.
 
     Raises:
-        TreesRefused: the model is something else, or its trees are of a kind that is not a sum of leaves.
+        TreesRefused: the model is something else, its trees are of a kind that is not a sum of leaves, or it gives
+            categories other codes.
 
     Example:
         >>> import numpy as np, torch
@@ -77,6 +79,7 @@ def read_trees(model: Any) -> TreeEnsemble:
     kinds = _kinds(model)
     for names, read in _READERS:
         if kinds & names:
+            _check_codes(model, kinds, categories)
             try:
                 return read(model)
             except (AttributeError, KeyError) as error:
@@ -96,6 +99,19 @@ _READERS: tuple[tuple[set[str], Callable[[Any], TreeEnsemble]], ...] = (
     ({"lightgbm.LGBMModel", "lightgbm.Booster"}, from_lightgbm.read),
     ({"xgboost.XGBModel", "xgboost.Booster"}, from_xgboost.read),
 )
+
+
+def _check_codes(model: Any, kinds: set[str], categories: Sequence[Sequence[Any]]) -> None:
+    """Refuse codes that are not the numbers which the model compares: it would be led another way."""
+    if kinds & {"lightgbm.LGBMModel", "lightgbm.Booster"}:
+        expected = from_lightgbm.categories(model)
+    else:
+        expected = [list(range(len(known))) for known in categories]
+    if categories and [list(known) for known in categories] != expected:
+        raise TreesRefused(
+            "`inputs` must have the categories the model was trained with, in the same order, to be sent down trees, "
+            f"got {[list(known)[:5] for known in categories]} instead of {[known[:5] for known in expected]}."
+        )
 
 
 def _kinds(model: Any) -> set[str]:

@@ -53,6 +53,11 @@ def read(model: Any) -> TreeEnsemble:
     )
 
 
+def categories(model: Any) -> list[list[Any]]:
+    """For each column of categories in the data frame that the model was trained with, those it gave codes to."""
+    return list(_booster(model).pandas_categorical or ())
+
+
 def _booster(model: Any) -> Any:
     return model.booster_ if hasattr(type(model), "booster_") else model
 

@@ -265,3 +265,26 @@ def test_a_forest_that_says_something_else_than_its_trees_is_asked_itself():
 
 def test_reading_trees_draws_no_random_numbers(global_rng_untouched):
     BivariateShapley(fitted("forest, classes")[0]).attribute(SAMPLES)
+
+
+def test_categories_with_other_codes_are_not_sent_down_trees():
+    pandas = pytest.importorskip("pandas")
+    kinds = pandas.Categorical.from_codes(X[:, 6].astype(int), list("uvwxyz"))
+    frame = pandas.DataFrame({"a": X[:, 0], "b": X[:, 2], "kind": kinds})
+    model = LGBMClassifier(n_estimators=6, verbosity=-1, min_child_samples=5, min_data_per_group=5).fit(frame, BINARY)
+    few = frame.iloc[:1].assign(kind=frame["kind"].iloc[:1].cat.remove_unused_categories())
+    with pytest.raises(TreesRefused, match="must have the categories the model was trained with, in the same order"):
+        Game(model, few, baselines=few, behavior="logit").trees()
+    # scikit-learn reads categories as the numbers they are, 10 and 20, and not as codes.
+    tens = pandas.DataFrame({name: pandas.Categorical(X[:, 6].astype(int) * 10) for name in "ab"})
+    forest = RandomForestClassifier(5, random_state=0).fit(tens, BINARY)
+    with pytest.raises(TreesRefused, match=r"got \[\[0, 10, 20, 30, 40\].* instead of \[\[0, 1, 2, 3, 4\]"):
+        Game(forest, tens.iloc[:1], baselines=tens.iloc[[0]]).trees()
+
+
+def test_truth_values_are_sent_down_trees():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": X[:, 0], "b": X[:, 2] > 0})
+    forest = RandomForestClassifier(5, random_state=0).fit(frame, BINARY)
+    rows = frame[frame["b"]]
+    assert_same(*both(forest, "probability", samples=rows.iloc[:2], baselines=rows.iloc[[5]]))

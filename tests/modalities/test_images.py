@@ -7,6 +7,7 @@ from torch import nn
 
 from bivshap_lightning import BivariateShapley, Game
 from bivshap_lightning.players import Grid, Superpixels
+from bivshap_lightning.players.images import visible
 from bivshap_lightning.removal import Blur, ChannelMean, typical_row
 from tests.oracles import enumerate_e2
 
@@ -74,7 +75,7 @@ def test_superpixels_differ_from_image_to_image_and_still_share_a_batch(channels
     x[0, :, :, :3] = torch.tensor([1.0, 0.2, 0.1])[:, None, None]
     x[1] = torch.rand(3, 8, 8)
     x = x.permute(0, 2, 3, 1).contiguous() if channels_last else x
-    maker = Superpixels(6, compactness=1.0)
+    maker = Superpixels(6, compactness=0.01)
     segments = maker(x)
     counts = [int(s.max()) + 1 for s in segments]
     assert counts[0] != counts[1]
@@ -162,3 +163,19 @@ def test_bad_images_and_sizes_are_refused():
         Superpixels(0)
     with pytest.raises(ValueError, match="`n` must be at least 1, got 0"):
         Grid(0)
+
+
+def test_colours_count_no_more_against_nearness_than_greys():
+    data = pytest.importorskip("skimage.data")
+    cat = torch.tensor(data.chelsea()[::4, ::4])[None]
+    for image in (cat, cat.float().mean(dim=3, keepdim=True)):
+        sizes = torch.bincount(Superpixels(50)(image).flatten())
+        assert len(sizes) >= 30
+        assert sizes.max() / sizes.sum() < 0.1
+
+
+def test_what_a_picture_shows():
+    x = torch.arange(48.0).view(1, 4, 3, 4)
+    torch.testing.assert_close(visible(x), x[:, :3])
+    assert visible(torch.zeros(1, 5, 6, 2)).shape == (1, 1, 5, 6)
+    assert visible(torch.zeros(1, 12, 6, 6)) is None

@@ -120,10 +120,12 @@ def test_types_survive_the_way_to_the_model(frame):
     np.testing.assert_array_equal(got["age"], frame["age"])
 
 
-def test_strings_that_only_the_replacement_knows_get_through(frame, pipeline):
+@pytest.mark.parametrize("kind", ["frame", "column", "mapping"])
+def test_strings_that_only_the_replacement_knows_get_through(frame, pipeline, kind):
     row = typical_row(frame, {"job": "nurse"})
     few = frame[frame["job"] != "nurse"].iloc[:1]
-    explanation = BivariateShapley(pipeline).attribute(few, baselines=row)
+    baselines = {"frame": row, "column": row.iloc[0], "mapping": row.iloc[0].to_dict()}[kind]
+    explanation = BivariateShapley(pipeline).attribute(few, baselines=baselines)
     players = [[c] for c in frame.columns]
     expected = oracle(pipeline, few.iloc[0], row, players, int(explanation.target[0]))
     np.testing.assert_allclose(explanation.bivariate[0], expected, atol=1e-9)
@@ -134,9 +136,10 @@ def test_an_unseen_category_is_refused(frame, pipeline):
     row["city"] = "east"
     with pytest.raises(ValueError, match=r"`baselines` must hold categories of the inputs, got 'east' in 'city'"):
         Game(pipeline, frame, baselines=row)
-    row = {"age": 30, "income": 3.0, "job": "pilot", "city": "north", "member": True}
-    with pytest.raises(ValueError, match="must hold categories of the inputs, got 'pilot' in 'job'"):
-        Game(pipeline, frame, baselines=row)
+    with pytest.raises(
+        ValueError, match="`background` must hold numbers in 'age' as the inputs do, got str: could not"
+    ):
+        Game(pipeline, frame, background=frame.assign(age="old"))
 
 
 def test_a_category_needs_a_replacement(frame, pipeline):
@@ -215,3 +218,62 @@ def test_boosted_trees_split_by_the_categories_of_a_frame(frame):
     assert trees.method == "trees"
     torch.testing.assert_close(trees.bivariate, exact.bivariate, atol=1e-9, rtol=0)
     assert float(trees.bivariate[:, 2].abs().max()) > 0.01
+
+
+def test_truth_values_are_zero_and_one_whatever_was_seen(frame, pipeline):
+    members = frame[frame["member"]].iloc[:2]
+    as_numbers = typical_row(frame).assign(member=0)
+    by_name = typical_row(frame).assign(member=False)
+    game = Game(pipeline, members, baselines=as_numbers)
+    assert game.inputs[0][:, 4].tolist() == [1, 1]
+    assert game.removal.rows[0][0, 0, 4] == 0
+    masks = torch.eye(5, dtype=torch.bool)[None]
+    torch.testing.assert_close(game(masks), Game(pipeline, members, baselines=by_name)(masks), rtol=0, atol=0)
+
+
+def test_categories_keep_their_order(frame):
+    sizes = pd.Categorical(["small", "large", "small"], categories=["small", "large"], ordered=True)
+    inputs = pd.DataFrame({"size": sizes, "age": [1.0, 2.0, 3.0]})
+    values = Game(
+        lambda x: (x["size"] > "small").to_numpy(dtype=float), inputs, baselines=inputs.iloc[[1]], behavior="output"
+    )
+    everybody_nobody = torch.tensor([[[True, True], [False, False]]])
+    assert values(everybody_nobody).tolist() == [[0, 1], [1, 1], [0, 1]]
+
+
+def test_columns_of_one_name_are_refused():
+    twice = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["a", "a", "b"])
+    with pytest.raises(ValueError, match="`inputs` must name every column once, got several columns called 'a'"):
+        Game(lambda x: x.to_numpy().sum(axis=1), twice)
+    with pytest.raises(ValueError, match="`columns` must all have different names, got '1' twice"):
+        Columns(columns=[1, "1"])(torch.zeros(1, 2))
+
+
+def test_columns_with_numbers_for_names_are_grouped():
+    frame = pd.DataFrame([[1.0, 2.0, 3.0]])
+    game = Game(lambda x: x.to_numpy().sum(axis=1), frame, feature_mask=Columns({"ends": [0, 2]}), behavior="output")
+    assert game.player_names == (("ends", "1"),)
+
+
+def test_a_column_without_a_value_has_no_typical_one(frame):
+    with pytest.raises(ValueError, match="`data` must hold a value in every column, got only missing ones in 'job'"):
+        typical_row(frame.assign(job=None))
+
+
+def test_a_function_gets_frames_for_frames_and_tensors_for_tensors(frame):
+    seen = []
+
+    def model(table, x):
+        seen.append((type(table), type(x)))
+        return torch.tensor(table["age"].to_numpy()) + x[:, 0]
+
+    game = Game(model, (frame[["age", "income"]], torch.ones(60, 1)), behavior="output")
+    assert set(seen) == {(pd.DataFrame, torch.Tensor)}
+    assert game.n_players == 3
+
+
+def test_classes_by_the_names_in_an_array_or_a_column(frame, pipeline):
+    few, row = frame.iloc[:2], typical_row(frame)
+    named = make_pipeline(*(step for _, step in pipeline.steps)).fit(frame, np.where(frame["age"] > 40, "yes", "no"))
+    for target in (["yes", "no"], np.array(["yes", "no"]), pd.Series(["yes", "no"], index=[7, 3])):
+        assert Game(named, few, baselines=row, target=target).target.tolist() == [1, 0]

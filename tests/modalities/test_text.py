@@ -150,6 +150,20 @@ def test_words_by_the_marks_of_the_vocabulary(vocabulary, ids, expected):
     assert Tokens(vocabulary, whole_words=True)(torch.tensor(ids)).tolist() == expected
 
 
+@pytest.mark.parametrize("letter", ["\u0120", "\u2581"])
+def test_a_mark_of_other_vocabularies_may_be_a_letter(letter):
+    tokens = Tokens(["sur", "##prising", "##ly", "end", letter], whole_words=True)
+    assert tokens.names(torch.tensor([[0, 1, 2, 3]])) == [("surprisingly", "end")]
+    byte_level = Tokens(["\u0120the", "\u0120sur", "prising", "##"], whole_words=True)
+    assert byte_level.names(torch.tensor([[0, 1, 2, 3]])) == [("the", "surprising")]
+
+
+def test_a_space_alone_has_a_name():
+    tokens = Tokens(["\u2581", "the", "\u2581end"])
+    assert tokens.names(torch.tensor([[0, 1, 0, 2]])) == [("\u2423", "the", "\u2423 (2)", "end")]
+    assert replace(tokens, whole_words=True).names(torch.tensor([[0, 1, 0, 2]])) == [("the", "\u2423", "end")]
+
+
 def test_words_by_the_users_own_rule():
     tokens = Tokens(["a", "-b", "c"], whole_words=True, continues=lambda token: token.startswith("-"))
     assert tokens(torch.tensor([[0, 1, 2]])).tolist() == [[0, 0, 1]]
@@ -301,9 +315,92 @@ def test_what_cannot_be_embedded_as_zero_is_refused(reader):
 def test_bad_tokens_are_refused():
     with pytest.raises(ValueError, match="`vocabulary` must be given to join tokens"):
         Tokens(whole_words=True)
+    tokenizers = pytest.importorskip("tokenizers")
+    with pytest.raises(TypeError, match="`vocabulary` must be a tokenizer of transformers, got one of tokenizers"):
+        Tokens(tokenizers.Tokenizer(tokenizers.models.BPE()))
     with pytest.raises(ValueError, match=r"`ids` must be \(B, T\) integer tokens"):
         Tokens()(torch.zeros(1, 3))
     with pytest.raises(ValueError, match="`attention_mask` must have the shape of the tokens"):
         Tokens(attention_mask=ATTENTION[:, :3])(TEXTS)
     with pytest.raises(ValueError, match="`vocabulary` must know every token, got none for id 99"):
         Tokens(WORDS).names(torch.tensor([[99]]))
+
+
+class Twice(nn.Module):
+    """Embeds its tokens in two tables, or in one twice; or one table for two texts."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.kind, self.first, self.second = kind, nn.Embedding(10, 4), nn.Embedding(10, 4)
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, ids, other=None):
+        if self.kind == "two texts":
+            ways = self.first(ids), self.first(other)
+        elif self.kind == "two tables for two texts":
+            ways = tuple(reversed((self.second(other), self.first(ids))))
+        else:
+            ways = self.first(ids), (self.second if self.kind == "two tables" else self.first)(ids)
+        return self.head(torch.cat([way.cumsum(dim=1).tanh().mean(dim=1) for way in ways], dim=1))
+
+
+def test_tokens_that_two_layers_read_are_refused():
+    with pytest.raises(ValueError, match=r"must find one layer that reads input 0, once, got \['first', 'second'\]"):
+        Game(Twice("two tables"), TEXTS, baselines=ZeroEmbedding())
+    game = Game(Twice("one table"), TEXTS, baselines=ZeroEmbedding())
+    head = Twice("one table").head
+    nobody = game.outputs(torch.zeros(1, 1, 8, dtype=torch.bool))
+    torch.testing.assert_close(nobody, head.bias.detach().expand(2, 1, 2))
+
+
+@pytest.mark.parametrize("kind", ["two texts", "two tables for two texts"])
+def test_equal_texts_are_told_apart(kind):
+    model, ids = Twice(kind), torch.tensor([[4, 5, 6]])
+    second = model.first if kind == "two texts" else model.second
+    game = Game(model, (ids, ids.clone()), baselines=(ZeroEmbedding(), ZeroEmbedding()), target=0)
+    for kept in ([0, 1, 5], [2, 3], []):
+        mask = torch.isin(torch.arange(6), torch.tensor(kept, dtype=torch.long))
+        ways = model.first(ids) * mask[:3, None], second(ids) * mask[3:, None]
+        states = torch.cat([way.cumsum(dim=1).tanh().mean(dim=1) for way in ways], dim=1)
+        torch.testing.assert_close(game.outputs(mask[None, None])[0], model.head(states).detach())
+
+
+@pytest.mark.parametrize("ids", [[[4, 5, 6], [5, 8, 7], [9, 4, 3]], [[5, 5, 5]]])
+@pytest.mark.parametrize("copies", [False, True])
+def test_time_first_with_as_many_rows_as_tokens(copies, ids):
+    class TimeFirst(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.table, self.head = nn.Embedding(10, 4), nn.Linear(4, 2)
+
+        def forward(self, ids):
+            turned = ids.t().contiguous() if copies else ids.t()
+            return self.head(self.table(turned).cumsum(dim=0).tanh().mean(dim=0))
+
+    model, ids = TimeFirst(), torch.tensor(ids)
+    game = Game(model, ids, baselines=ZeroEmbedding(), perturbations_per_eval=3 // len(ids))
+    masks = torch.tensor([[True, False, False], [False, True, True], [True, False, True]])
+    vectors = model.table(ids)[:, None] * masks[None, :, :, None]
+    expected = model.head(vectors.cumsum(dim=2).tanh().mean(dim=2)).detach()
+    torch.testing.assert_close(game.outputs(masks[None]), expected)
+
+
+def test_a_decoder_that_reads_the_tokens_again_is_refused():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BartConfig(
+        vocab_size=10, d_model=8, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=8,
+        decoder_attention_heads=2, decoder_ffn_dim=8, max_position_embeddings=12, num_labels=2, pad_token_id=PAD,
+        bos_token_id=CLS, eos_token_id=SEP, decoder_start_token_id=SEP,
+    )  # fmt: skip
+    model = transformers.BartForSequenceClassification(config).eval()
+    with pytest.raises(ValueError, match=r"once, got \['model.encoder.embed_tokens', 'model.decoder.embed_tokens'\]"):
+        Game(model, TEXTS, baselines=ZeroEmbedding(), additional_forward_args=ATTENTION)
+    assert Game(model, TEXTS, baselines=UNK, additional_forward_args=ATTENTION).n_outputs == 2
+
+
+def test_a_bag_of_tokens_has_no_vector_for_each():
+    model = nn.Sequential(nn.EmbeddingBag(10, 4), nn.Linear(4, 2))
+    with pytest.raises(ValueError, match=r"`layer` must embed every token of shape \(2, 8\) by itself, got \(2, 4\)"):
+        Game(model, TEXTS, baselines=ZeroEmbedding("0"))
