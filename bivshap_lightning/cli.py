@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _version(options: argparse.Namespace) -> int:
     if not options.version:
-        raise _UsageError("a COMMAND is required, got none", _parser().format_usage())
+        raise _UsageError("a COMMAND is required, got none; `bivshap --help` lists them", _parser().format_usage())
     if options.json:
         _put_json({"version": __version__})
     else:
@@ -231,8 +231,8 @@ def _report(options: argparse.Namespace) -> int:
     failure = verdict = None
     try:
         page = render_page(options.record, options.rules, options.against)
-        if options.json and options.rules is not None:
-            verdict = json.loads(judge(options.record, options.rules, options.against).to_json())
+        if options.rules is not None:
+            verdict = judge(options.record, options.rules, options.against)
     except GateError as error:
         # Written all the same: a page of an earlier run that stays behind could pass for this one's.
         failure = str(error)
@@ -244,7 +244,9 @@ def _report(options: argparse.Namespace) -> int:
     if failure is not None:
         return _fail(failure, options.json)
     if options.json:
-        _put_json({"page": str(options.output), "verdict": verdict})
+        _put_json({"page": str(options.output), "verdict": verdict and json.loads(verdict.to_json())})
+    else:
+        _put(f"bivshap: page {options.output}" + (f"; {verdict.headline}" if verdict else ""))
     return PASSED
 
 

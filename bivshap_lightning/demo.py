@@ -7,6 +7,8 @@ record that it leaves. Nothing is downloaded.
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 import warnings
 from collections.abc import Sequence
@@ -23,7 +25,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from bivshap_lightning.callbacks import BivShapCallback
 from bivshap_lightning.callbacks.audit import Findings
 from bivshap_lightning.gate import Verdict, judge
-from bivshap_lightning.panels import START_LINE, draw_image_graphs, render_png
+from bivshap_lightning.panels import draw_image_graphs, render_png
 from bivshap_lightning.webpage import render_page
 
 N_EPOCHS, N_TRAINING, SIDE = 3, 1400, 8
@@ -173,10 +175,15 @@ class Demo:
                 "What to open next:",
                 f"  the page     {files['page']}",
                 f"  the picture  {files['picture']}",
-                f"  the graphs   {START_LINE.replace('lightning_logs', str(files['logs']))}",
-                f"  the gate     bivshap gate {files['record']} --rules {files['rules']}",
+                f"  the graphs   {_command('bivshap')} tensorboard {files['logs']}",
+                f"  the gate     {_command('bivshap')} gate {files['record']} --rules {files['rules']}",
             ]
         )
+
+
+def _command(name: str) -> str:
+    """How to call a command of this environment from here: by its name if the shell knows it."""
+    return name if shutil.which(name) else os.path.relpath(Path(sys.executable).with_name(name))
 
 
 def run_demo(folder: Path, *, seed: int = 0) -> Demo:

@@ -52,6 +52,7 @@ def record(samples=None, metrics=None, classes=None, scores=None, **configuratio
             "version": 2,
             "configuration": {
                 "removal": "baseline 0", "behavior": "probability", "gamma": 1e-5, "target": "predicted",
+                "players": "automatic",
             } | configuration,
             "versions": {},
             "run": {"stage": "validate", "epoch": 3, "step": 40},

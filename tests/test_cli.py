@@ -161,11 +161,18 @@ def test_a_report_that_cannot_be_written_is_no_pass(folder, tmp_path):
 
 def test_a_folder_is_no_record_but_its_records_are_named(folder):
     code, output = call("gate", folder, "--rules", folder / "lenient.toml")
-    assert code == 2
+    assert refused(code, output)
+    assert f"got {folder} (a folder; records in it: " in output
     (folder / "sub.json").mkdir(exist_ok=True)
     code, output = call("gate", folder / "sub.json", "--rules", folder / "lenient.toml")
     assert refused(code, output)
     assert "a folder; records in it: none" in output
+
+
+def test_the_arrays_are_not_the_record(folder):
+    code, output = call("gate", folder / "record.npz", "--rules", folder / "lenient.toml")
+    assert refused(code, output)
+    assert f"Pass {folder / 'record.json'}." in output
 
 
 def judge_text(folder: Path, content: bytes, *, rules: bool = False) -> tuple[int, str]:

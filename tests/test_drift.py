@@ -135,7 +135,9 @@ def test_drift_in_memory_and_by_class():
     assert verdict.passed
     assert verdict.outcomes[0].check.class_name == "cat"
     # A lower bound is not known, so that a minimum is never shown to be met.
-    assert judged(Rule(metric="drift/weights", min=0.01), new, old).outcomes[0].inconclusive
+    (unknown,) = judged(Rule(metric="drift/weights", min=0.01), new, old).outcomes
+    assert unknown.inconclusive
+    assert '(a larger evaluation budget, or compare = "point", may decide)' in unknown.reason
 
 
 def test_other_samples_are_named_as_a_reason():

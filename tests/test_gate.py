@@ -125,7 +125,7 @@ def test_known_verdicts(rule, status):
 def test_inconclusive_is_told_from_broken():
     undecided = outcome(Rule(metric="bivshap/insertion_auc/ours", min=0.45))
     assert undecided.inconclusive
-    assert "inconclusive" in undecided.reason
+    assert "inconclusive, the value meets it but its bound does not (more samples may decide)" in undecided.reason
     assert not outcome(Rule(metric="bivshap/insertion_auc/ours", min=0.55)).inconclusive
     single = record([("cat", graph())], {"bivshap/insertion_auc/ours": (0.9, 0.0)})
     assert outcome(Rule(metric="bivshap/insertion_auc/ours", min=0.1), single).inconclusive
@@ -205,7 +205,14 @@ def test_changes_of_shares_follow_newcombe():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("removal", "mean"), ("behavior", "logit"), ("gamma", 1e-4), ("target", "label"), ("target", 1)],
+    [
+        ("players", "Grid"),
+        ("removal", "mean"),
+        ("behavior", "logit"),
+        ("gamma", 1e-4),
+        ("target", "label"),
+        ("target", 1),
+    ],
 )
 def test_records_of_different_meaning_are_not_compared(field, value):
     with pytest.raises(GateError, match=f"(?s)must agree in what they measure, got different {field}.*{value}"):
@@ -215,7 +222,8 @@ def test_records_of_different_meaning_are_not_compared(field, value):
 @pytest.mark.parametrize(
     ("rule", "match"),
     [
-        ({"metric": f"{P}densty", "max": 1}, f"got '{P}densty'. Did you mean '{P}density'.*There are: .*insertion_auc"),
+        ({"metric": f"{P}densty", "max": 1}, f"got '{P}densty'. Did you mean '{P}density'\\?$"),
+        ({"metric": "speed", "max": 1}, "got 'speed'. There are: .*insertion_auc.*: drift/weights, drift/redundancy"),
         ({"metric": "bivshap/insertion_auc/ours", "class_name": "cat", "max": 1}, "recorded for class 'cat'"),
         ({"metric": "drift/weight", "max": 1}, "Did you mean 'drift/weights'"),
         ({"metric": "drift/weights", "max": 1}, "needs a previous record, got none. Pass `against`"),

@@ -327,7 +327,9 @@ def test_records_of_other_models_are_compared_only_if_made_alike(audit, tmp_path
 def test_the_command_writes_the_page_whatever_the_verdict(audit, tmp_path):
     rules = tmp_path / "gate.toml"
     rules.write_text('[[rule]]\nmetric = "share_removable"\nmax = 0.1\n')
-    assert call("report", audit, "-o", tmp_path / "r.html", "--rules", rules, "--against", audit) == (0, "")
+    code, output = call("report", audit, "-o", tmp_path / "r.html", "--rules", rules, "--against", audit)
+    assert code == 0
+    assert output.startswith(f"bivshap: page {tmp_path / 'r.html'}; gate FAILED: 0 passed, 1 failed")
     code, output = call("report", audit, "-o", tmp_path / "r.html", "--rules", rules, "--json")
     said = json.loads(output)
     assert (code, said["page"], said["verdict"]["passed"]) == (0, str(tmp_path / "r.html"), False)

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bivshap_lightning.callbacks.batches import Batch, players_of
+from bivshap_lightning.callbacks.batches import Batch, labels_as_target, players_of
 from bivshap_lightning.callbacks.probe import Chunk
 from bivshap_lightning.explainers import BivariateShapley, Explanation
 from bivshap_lightning.explainers.rivals import captum_rival
@@ -33,7 +33,7 @@ from bivshap_lightning.metrics import (
 )
 from bivshap_lightning.metrics.sample_metric import SampleMetric
 from bivshap_lightning.players import Tokens
-from bivshap_lightning.players.images import channel_dim
+from bivshap_lightning.players.images import channel_dim, visible
 
 OURS = "ours"
 REDUNDANCY = "redundancy"
@@ -254,7 +254,7 @@ class Audit:
             baselines=settings.replacement,
             background=settings.background,
             feature_mask=players_of(batch, settings.feature_mask),
-            target=batch.labels if settings.target == "label" else settings.target,
+            target=labels_as_target(batch, settings.behavior) if settings.target == "label" else settings.target,
             behavior=settings.behavior,
             link=settings.link,
             additional_forward_args=tuple(batch.extra.values()) or None,
@@ -327,11 +327,12 @@ class Audit:
         labels, words = batch.labels, self._words_of(batch)
         has_classes = labels is not None and not labels.is_floating_point() and labels.numel() == len(batch)
         is_image = len(batch.inputs) == 1 and batch.inputs[0].dim() == 4
+        pictures = visible(batch.inputs[0]) if is_image else None
         ids = game.players.ids[0]
         for b, place in enumerate(places):
             image = segments = None
             if is_image:
-                image = batch.inputs[0][b].float().cpu().numpy()
+                image = None if pictures is None else pictures[b].float().cpu().numpy()
                 parts = ids[b if len(ids) > 1 else 0].view(batch.inputs[0].shape[1:])
                 grid = parts.select(channel_dim(batch.inputs[0]) - 1, 0)
                 segments = torch.where(grid == game.n_players, -1, grid).cpu().numpy()

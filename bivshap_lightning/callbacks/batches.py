@@ -125,6 +125,20 @@ def players_of(batch: Batch, feature_mask: Any = None) -> Any:
     return tokens if x.dim() == 2 else tokens(attention.long()).view(*attention.shape, *[1] * (x.dim() - 2))
 
 
+def labels_as_target(batch: Batch, behavior: Any) -> Tensor | None:
+    """The labels as what is explained. Classes may come as floats, as the loss of a single logit wants them.
+
+    Example:
+        >>> import torch
+        >>> labels_as_target(Batch((torch.zeros(2, 3),), torch.tensor([0.0, 1.0])), "probability")
+        tensor([0, 1])
+    """
+    labels = batch.labels
+    if labels is None or not labels.is_floating_point() or behavior in ("loss", "output"):
+        return labels
+    return labels.long() if bool((labels == labels.round()).all()) else labels
+
+
 def has_interactions(batch: Batch, feature_mask: Any = None) -> list[bool]:
     """Which samples can be explained: a text of fewer than two players, such as an empty one, has no graph.
 

@@ -65,7 +65,7 @@ class BivShapCallback(EitherCallback):
             ``Blur(3)`` or ``ChannelMean()`` for images, ``ZeroEmbedding()`` for texts.
         background: instead, rows over which values are averaged.
         feature_mask: integer player ids, or a maker of players: ``Grid(4)`` or ``Superpixels(50)`` for images,
-            ``Tokens(tokenizer)`` for texts (pictures then show the sentence), ``Columns({"colour": "col_*"}, names)``
+            ``Tokens(tokenizer)`` for texts (pictures then show the sentence), ``Columns({"colour": "col_*"}, columns)``
             for tables, ``Segments(10)`` for series, or any function of the inputs. None: columns of tables, 8 x 8
             patches of images, steps of sequences, tokens that the batch's attention mask does not hide. Samples with
             fewer than two players, such as empty texts, are never chosen.
@@ -222,6 +222,15 @@ class BivShapCallback(EitherCallback):
         """Audit, and log."""
         self._end_of_epoch(trainer, pl_module, "test", due=True)
 
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Say so if there was nothing to audit after."""
+        if "bivshap/failed" not in self._logged:
+            rank_zero_warn(
+                "BivShapCallback audited nothing: no validation ran in epochs that `every_n_epochs` names (0, n, 2n, "
+                f"...), got every_n_epochs={self.every_n_epochs} and check_val_every_n_epoch="
+                f"{trainer.check_val_every_n_epoch}. Give the model a validation dataloader, or use every_n_epochs=1."
+            )
+
     def _offer(self, trainer: Any, batch: Any, dataloader_idx: int, stage: str) -> None:
         if trainer.sanity_checking or dataloader_idx != self.dataloader_idx:
             return
@@ -347,8 +356,9 @@ class BivShapCallback(EitherCallback):
         self._logged |= {f"bivshap/cost/{name}": value for name, value in self._cost.items()}
         numbers = dict(self._logged) | {"bivshap/failed": 0.0}
         moment = {name: self._run[name] for name in ("epoch", "step", "stage")}
+        advice = _advice(self._cost, [past["numbers"] for past in self.history])
         self.history.append({**moment, "numbers": numbers})
-        rank_zero_info(f"bivshap: epoch {trainer.current_epoch}, {self.summary()}{_advice(self._cost)}")
+        rank_zero_info(f"bivshap: epoch {trainer.current_epoch}, {self.summary()}{advice}")
         return None
 
     def _about(self, trainer: Any, stage: str) -> dict[str, Any]:
@@ -371,10 +381,12 @@ class BivShapCallback(EitherCallback):
         ranked = {e: numbers[f"bivshap/posthoc_accuracy/{e}"] for e in self.findings.curves}
         rivals = {e: v for e, v in ranked.items() if e != OURS}
         best = f" (best baseline {max(rivals, key=rivals.__getitem__)} {max(rivals.values()):.3f})" if rivals else ""
+        skipped = f", without {', '.join(self.findings.skipped)} (the record says why)" if self.findings.skipped else ""
         return (
-            f"{len(self.findings.samples)} samples, post-hoc accuracy {ranked[OURS]:.3f}{best}, "
+            f"{len(self.findings.samples)} samples, post-hoc accuracy {ranked[OURS]:.3f}{best}{skipped}, "
             f"{numbers['bivshap/redundancy/share_removable']:.0%} of players removable at accuracy "
-            f"{numbers['bivshap/redundancy/accuracy_with_representatives']:.3f}, {self._cost['seconds']:.1f} s"
+            f"{numbers['bivshap/redundancy/accuracy_with_representatives']:.3f} (gamma {self.settings.gamma:g}), "
+            f"{self._cost['seconds']:.1f} s"
         )
 
     def record(self) -> dict[str, Any]:
@@ -409,10 +421,12 @@ def _is_fitting(trainer: Any) -> bool:
     return bool(trainer.training) or str(getattr(trainer.state.fn, "value", "")) == "fit"
 
 
-def _advice(cost: Mapping[str, float]) -> str:
-    """What to do about an audit that takes much of an epoch."""
+def _advice(cost: Mapping[str, float], past: Sequence[Mapping[str, float]]) -> str:
+    """What to do about an audit that takes much of an epoch, said once."""
     if cost["share_of_epoch"] <= AFFORDABLE_SHARE:
         return ""
+    if any(numbers["bivshap/cost/share_of_epoch"] > AFFORDABLE_SHARE for numbers in past):
+        return f", {cost['share_of_epoch']:.0%} of the epoch"
     return (
         f", {cost['share_of_epoch']:.0%} of the epoch: lower `budget`, `probe_size` or the number of `baselines`, "
         "set `time_budget`, or raise `every_n_epochs`"

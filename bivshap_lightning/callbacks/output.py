@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bivshap_lightning.callbacks.audit import ExplainedSample, Findings, Settings
 from bivshap_lightning.gate.measures import Graph, class_metrics, estimate
@@ -117,13 +121,14 @@ class Output:
     ) -> None:
         step, when = run["step"], f"epoch {run['epoch']}"
         for name, graph in list(classes.items())[: self._n_classes]:
+            n = graph.provenance.get("n_graphs", 1)
             example = next((s for s in findings.samples if self._belongs(s, name)), None)
             panels.write_class(
                 name,
                 graph,
                 graph.redundancy(gamma),
                 step=step,
-                subtitle=f"{when} · mean over {graph.provenance.get('n_graphs', 1)} samples",
+                subtitle=f"{when} · " + ("its only sample" if n == 1 else f"mean over {n} samples"),
                 scores=_scores(graph),
                 image=None if example is None else example.image,
                 segments=None if example is None else example.segments,
@@ -160,7 +165,8 @@ class Output:
             "configuration": {
                 "method": findings.method,
                 "behavior": settings.behavior if isinstance(settings.behavior, str) else repr(settings.behavior),
-                "removal": findings.removal,
+                "players": "automatic" if settings.feature_mask is None else _in_words(settings.feature_mask),
+                "removal": " ".join([findings.removal, *_digests((settings.replacement, settings.background))]),
                 "target": settings.target if settings.target is not None else "predicted",
                 "gamma": settings.gamma,
                 "seed": settings.seed,
@@ -213,6 +219,25 @@ class Output:
 def _class_of(described: Mapping[str, Any]) -> str:
     """The class that a sample counts for."""
     return str(described["target"] if described["label"] is None else described["label"])
+
+
+def _in_words(maker: Any) -> str:
+    """Who plays, in one phrase that tells different answers apart."""
+    if isinstance(maker, (tuple, list)):
+        return ", ".join(_in_words(part) for part in maker)
+    if callable(maker) and not is_dataclass(maker):
+        return str(getattr(maker, "__qualname__", type(maker).__qualname__))
+    return "".join(_digests(maker)) or repr(maker)
+
+
+def _digests(value: Any) -> list[str]:
+    """Short digests of the tensors among what the user passed: two rows of one shape are not the same row."""
+    if isinstance(value, (tuple, list)):
+        return [digest for part in value for digest in _digests(part)]
+    if not isinstance(value, (Tensor, np.ndarray)):
+        return []
+    octets = torch.as_tensor(value).detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+    return [f"#{hashlib.blake2b(octets, digest_size=4).hexdigest()}"]
 
 
 def _are_alike(samples: Sequence[ExplainedSample]) -> bool:

@@ -28,7 +28,7 @@ from bivshap_lightning.gate.rules import ALL_CLASSES, DRIFTS, GateError, is_numb
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.report import AUDIT_VERSION, FIELDS, KIND, load_arrays, load_audit
 
-COMPARED = ("removal", "behavior", "gamma", "target")
+COMPARED = ("players", "removal", "behavior", "gamma", "target")
 """Configuration that must agree before two records may be compared."""
 
 TOLERANCE = 1e-6
@@ -57,7 +57,13 @@ class Evidence:
         ...     **graph,
         ... }
         >>> record = {"kind": "bivshap_lightning.Audit", "version": 2, "versions": {}, "run": {}, "cost": {}}
-        >>> record["configuration"] = {"removal": "baseline 0", "behavior": "logit", "gamma": 1e-5, "target": 0}
+        >>> record["configuration"] = {
+        ...     "removal": "baseline 0",
+        ...     "behavior": "logit",
+        ...     "gamma": 1e-5,
+        ...     "target": 0,
+        ...     "players": "automatic",
+        ... }
         >>> record["metrics"] = {"bivshap/redundancy/mask_sinks_accuracy": {"value": 1.0, "standard_error": 0.0}}
         >>> record |= {"classes": {}, "samples": [{"index": k, **sample} for k in range(20)]}
         >>> interval = Evidence(record).measure("bivshap/redundancy/mask_sinks_accuracy", "all", 0.95)
@@ -200,12 +206,10 @@ class Evidence:
         where = f"Numbers of class graphs: {', '.join(CLASS_NUMBERS)}; with a previous record: {', '.join(DRIFTS)}"
         if metric not in known:
             close = difflib.get_close_matches(metric, [*known, *CLASS_NUMBERS, *DRIFTS], n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            # All of them are forty: too many for who made a typing error.
+            hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known)}. {where}."
             scope = "" if class_name == ALL_CLASSES else f" for class {class_name!r}"
-            raise GateError(
-                f"{self.source}: `metric` must be one that is recorded{scope}, got {metric!r}.{hint} "
-                f"There are: {', '.join(known)}. {where}."
-            )
+            raise GateError(f"{self.source}: `metric` must be one that is recorded{scope}, got {metric!r}. {hint}")
 
     def _class_graph(self, class_name: str) -> Graph:
         if class_name not in self.classes:
@@ -297,13 +301,14 @@ def load_record(path: str | os.PathLike[str]) -> Mapping[str, Any]:
         bivshap_lightning.gate.rules.GateError: `record` must be a readable file, got /no/such/record.json (No such ...
     """
     path = Path(path)
+    if path.is_dir():
+        found = ", ".join(p.name for p in sorted(path.glob("*.json"))[-3:]) or "none"
+        raise GateError(f"`record` must be a readable file, got {path} (a folder; records in it: {found}).")
+    if path.suffix.lower() == ".npz":
+        raise GateError(f"`record` must be the JSON file of an audit, got {path}. Pass {path.with_suffix('.json')}.")
     try:
         return load_audit(path)
     except OSError as error:
-        reason = error.strerror or str(error)
-        if path.is_dir():
-            found = ", ".join(p.name for p in sorted(path.glob("*.json"))[-3:]) or "none"
-            reason = f"a folder; records in it: {found}"
-        raise GateError(f"`record` must be a readable file, got {path} ({reason}).") from error
+        raise GateError(f"`record` must be a readable file, got {path} ({error.strerror or error}).") from error
     except (ValueError, RecursionError) as error:
         raise GateError(f"{path}: {error}") from error

@@ -83,7 +83,13 @@ def assert_gate(
         ...     "versions": {},
         ...     "run": {},
         ...     "cost": {},
-        ...     "configuration": {"removal": "baseline 0", "behavior": "logit", "gamma": 1e-5, "target": 0},
+        ...     "configuration": {
+        ...         "removal": "baseline 0",
+        ...         "behavior": "logit",
+        ...         "gamma": 1e-5,
+        ...         "target": 0,
+        ...         "players": "automatic",
+        ...     },
         ...     "metrics": {},
         ...     "classes": {"cat": graph},
         ... }
@@ -112,7 +118,10 @@ def _describe(evidence: Evidence) -> str:
 
 def _judge_rule(rule: Rule, evidence: Evidence, previous: Evidence | None) -> Outcome:
     if rule.needs_previous and previous is None:
-        raise GateError(f"{rule.name}: a rule about a change needs a previous record, got none. Pass `against`.")
+        raise GateError(
+            f"{rule.name}: a rule about a change needs a previous record, got none. Pass `against`, on the command "
+            "line `--against PREVIOUS`."
+        )
     names = [rule.class_name]
     if (rule.is_drift or rule.metric in CLASS_NUMBERS) and rule.class_name == ALL_CLASSES:
         # A class that only one of the records has is refused when it is measured.
@@ -166,7 +175,13 @@ def pair_of(class_name: str, evidence: Evidence, previous: Evidence) -> Pair:
         >>> graph = {"players": ["a"], "ranking": [{"player": "a"}], "groups": [], "sources": [], "sinks": []}
         >>> graph |= {"density": 0.0, "n_undecided": 0}
         >>> record = {"kind": "bivshap_lightning.Audit", "version": 2, "versions": {}, "run": {}, "cost": {}}
-        >>> record["configuration"] = {"removal": "baseline 0", "behavior": "logit", "gamma": 1e-5, "target": 0}
+        >>> record["configuration"] = {
+        ...     "removal": "baseline 0",
+        ...     "behavior": "logit",
+        ...     "gamma": 1e-5,
+        ...     "target": 0,
+        ...     "players": "automatic",
+        ... }
         >>> record |= {"metrics": {}, "classes": {"cat": graph}, "arrays": {"weights": np.zeros((1, 1, 1))}}
         >>> record["samples"] = [{"index": 0, "label": None, "target": "cat", "gain": None, "scores": {}, **graph}]
         >>> pair_of("cat", Evidence(record), Evidence(record)).names
@@ -226,12 +241,14 @@ def _change(now: Interval, before: Interval, *, relative: bool) -> Interval | No
 
 
 def _culprits(rule: Rule, check: Check, evidence: Evidence, previous: Evidence | None) -> tuple[str, ...]:
-    """Worst samples and largest groups; for a change, the groups that came and went."""
+    """Worst samples and, where redundancy is judged, largest groups; for a change, those that came and went."""
     name = check.class_name
     if rule.is_drift and previous is not None:
         return (*_other_samples(evidence, previous), *moved(rule.metric, pair_of(name, evidence, previous)))
     worst = evidence.worst_samples(rule.metric, name, highest=check.threshold_name.startswith("max"))
     found = [f"worst: {w}" for w in worst]
+    if "/redundancy/" not in rule.metric and rule.metric not in CLASS_NUMBERS:
+        return tuple(found)  # a ranking owes nothing to groups
     if previous is None or check.threshold_name in LEVELS:
         return (*found, *(f"group: {g}" for g in evidence.largest_groups(name)))
     came = evidence.largest_groups(name, besides=previous.groups(name))

@@ -78,7 +78,9 @@ class Outcome:
         text = f"{what} is {number(c.value)} ({compared}), {c.threshold_name} {number(c.threshold)}"
         if not self.inconclusive:
             return text
-        more = "more samples" if "/" in self.rule.metric else "a larger evaluation budget"
+        # Bounds of class graphs and of drift come from the noise of the estimate, not from the choice of samples.
+        of_samples = "/" in self.rule.metric and not self.rule.is_drift
+        more = "more samples" if of_samples else 'a larger evaluation budget, or compare = "point",'
         return f"{text}: inconclusive, the value meets it but its bound does not ({more} may decide)"
 
 

@@ -149,7 +149,9 @@ def _groups_over_samples(audit: Audit) -> Iterator[Markup]:
         rows = [(_members(g), f"{len(g)}", f"{counts[g]} of {n_samples}") for g in order[:MAX_GROUPS]]
         yield table(what, ("group", "features", "samples that have it"), rows)
     else:
-        yield tag("p", "No sample has interchangeable features.")
+        gamma = audit.evidence.configuration["gamma"]
+        yield tag("p", f"No sample has interchangeable features at γ = {number(gamma)}. An audit with a larger gamma "
+                  "finds those that are nearly so.")  # fmt: skip
     if audit.previous is not None:
         before, n_before = audit.previous.groups("all"), len(audit.previous.samples)
         changes = [("new", group, counts[group], n_samples) for group in _heaviest(counts) if group not in before][:3]
@@ -177,9 +179,7 @@ def _drift(audit: Audit, previous: Evidence) -> Iterator[Markup]:
 
 def graphs(audit: Audit, anchor: str, title: str) -> Markup:
     """A picture per class, with the same in words."""
-    second = (
-        "On the right, an arrow i → j says that j is redundant once i is present; one box holds features that make "
-    )
+    second = "On the right, an arrow i → j says that j is redundant once i is present; one box holds features that "
     if audit.has_pictures:
         second = "In the middle, parts of one colour "
     third = " On the right, bright parts rank high." if audit.has_pictures else ""

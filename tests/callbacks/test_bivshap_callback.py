@@ -324,7 +324,18 @@ def test_baselines_that_cannot_play_are_left_out_and_named(tmp_path):
     callback = BivShapCallback(**SOME | {"baselines": ("integrated_gradients", "feature_ablation")})
     fit(tmp_path, callback, TextModule(), DataLoader(Tokens(), batch_size=8), DataLoader(Tokens(), batch_size=8))
     assert list(callback.findings.skipped) == ["integrated_gradients"]
+    assert ", without integrated_gradients (the record says why), " in callback.summary()
     assert "bivshap/posthoc_accuracy/feature_ablation" in callback.findings.numbers
+
+
+@pytest.mark.parametrize(
+    "schedule", [{"limit_val_batches": 0}, {"check_val_every_n_epoch": 2}], ids=["no validation", "never due"]
+)
+def test_a_schedule_without_audits_is_told(tmp_path, schedule):
+    callback = BivShapCallback(**SOME, every_n_epochs=2)
+    with pytest.warns(UserWarning, match="audited nothing: no validation ran in epochs .* got every_n_epochs=2"):
+        fit(tmp_path, callback, max_epochs=2, **schedule)
+    assert callback.history == []
 
 
 def test_unreadable_batches(tmp_path):
@@ -487,8 +498,10 @@ def test_one_line_says_what_was_found_and_what_it_cost(tmp_path, caplog):
     (line,) = [r.message for r in caplog.records if r.message.startswith("bivshap:")]
     assert line.startswith("bivshap: epoch 0, 6 samples, post-hoc accuracy")
     assert callback.summary() in line
-    assert _advice({"seconds": 1.0, "share_of_epoch": 0.05}) == ""
-    assert "40% of the epoch: lower `budget`" in _advice({"seconds": 1.0, "share_of_epoch": 0.4})
+    costly, cheap = {"bivshap/cost/share_of_epoch": 0.4}, {"bivshap/cost/share_of_epoch": 0.05}
+    assert _advice({"seconds": 1.0, "share_of_epoch": 0.05}, []) == ""
+    assert "40% of the epoch: lower `budget`" in _advice({"seconds": 1.0, "share_of_epoch": 0.4}, [cheap])
+    assert _advice({"seconds": 1.0, "share_of_epoch": 0.4}, [costly]) == ", 40% of the epoch"
 
 
 @pytest.mark.slow

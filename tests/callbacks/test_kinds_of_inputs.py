@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from bivshap_lightning import BivariateShapley
 from bivshap_lightning.callbacks import BivShapCallback
 from bivshap_lightning.embedding import ZeroEmbedding
-from bivshap_lightning.players import Columns, Segments, Superpixels, Tokens
+from bivshap_lightning.players import Columns, Grid, Segments, Superpixels, Tokens
 from bivshap_lightning.removal import ChannelMean
 from bivshap_lightning.report import load_audit
 from tests.callbacks import modules
@@ -71,11 +71,24 @@ def test_superpixels_of_bytes_with_channels_last(tmp_path):
     callback, record = audit(tmp_path, module, data, probe_size=12, **how)
     assert record["configuration"]["removal"] == "mean colour of the image"
     for sample in callback.findings.samples:
-        assert sample.image.shape == (8, 8, 3)
+        assert sample.image.shape == (3, 8, 8)
         assert sample.segments.shape == (8, 8)
         assert sample.graph.n_players == sample.segments.max() + 1
     # Superpixel 3 of one picture has nothing to do with superpixel 3 of another.
     assert record["classes"] == {}
+    assert list((tmp_path / "bivshap").rglob("sample/*/graphs/*.png"))
+
+
+@pytest.mark.parametrize(("shape", "seen"), [((4, 6, 6), (3, 6, 6)), ((6, 6, 4), (3, 6, 6)), ((12, 6, 6), None)])
+def test_pictures_with_opacity_and_more_channels_than_pictures_have(tmp_path, shape, seen):
+    torch.manual_seed(0)
+    data = TensorDataset(torch.rand(16, *shape), torch.arange(16) % 3)
+    module = Network(nn.Sequential(nn.Flatten(), nn.LazyLinear(3)), nn.functional.cross_entropy)
+    module(data.tensors[0])
+    callback, _ = audit(tmp_path, module, data, feature_mask=Grid(2))
+    for sample in callback.findings.samples:
+        assert (None if sample.image is None else sample.image.shape) == seen
+        assert sample.segments.shape == (6, 6)
     assert list((tmp_path / "bivshap").rglob("sample/*/graphs/*.png"))
 
 
@@ -149,6 +162,14 @@ def test_targets(tmp_path, kind):
     sample = callback.findings.samples[0]
     assert sample.graph.n_players == 5
     assert 0 <= sample.target < max(2, n_outputs)
+
+
+def test_the_class_in_the_data_may_be_a_float(tmp_path):
+    torch.manual_seed(0)
+    n_outputs, _, loss, _ = KINDS["one logit"]
+    data = TensorDataset(torch.randn(16, 5), torch.ones(16))
+    callback, _ = audit(tmp_path, Network(nn.Linear(5, n_outputs), loss), data, write_panels=False, target="label")
+    assert [s.target for s in callback.findings.samples] == [1] * 4
 
 
 def test_a_regression_is_told_what_to_do(tmp_path):
