@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from bivshap_lightning.callbacks import BivShapCallback
+from bivshap_lightning.panels import draw_graphs
 
 
 class Wine(pl.LightningModule):
@@ -78,6 +79,10 @@ def main() -> None:
             f"\nInterchangeable: {' = '.join(names[k] for k in group)}. Their Shapley values are parts of one feature"
         )
         print(f"worth {worth:.3f}; each is worth nothing once the other is there.")
+    title = f"Why sample {sample.index} is {data.target_names[int(sample.target)]}"
+    picture = args.output / "tabular_duplicates.png"
+    draw_graphs(graph, h, title=title, scores=graph.ranking(personalized=True)).savefig(picture)
+    print(f"\nThe graphs of this sample: {picture}")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ def test_tabular_duplicates(tmp_path):
     said = run_example("tabular_duplicates.py", "--output", tmp_path / "logs")
     assert "Interchangeable: proline = proline (copy)." in said
     assert len(list(tmp_path.rglob("bivshap/*.json"))) == 2
+    assert (tmp_path / "logs" / "tabular_duplicates.png").stat().st_size > 10_000
 
 
 @pytest.mark.slow

@@ -92,14 +92,22 @@ class Tokens:
         """The word of each player as it stands in its text."""
         texts = []
         for tokens, players in zip(ids.tolist(), self(ids).tolist(), strict=True):
-            words: list[str] = []
+            parts: list[list[str]] = []
             for token, player in zip(tokens, players, strict=True):
-                if player == len(words):
-                    words.append(_without_marks(self._text(token)))
-                elif player != NO_PLAYER:
-                    words[player] += _without_marks(self._text(token))
-            texts.append([word or SPACE for word in words])
+                if player == len(parts):
+                    parts.append([])
+                if player != NO_PLAYER:
+                    parts[player].append(self._text(token))
+            texts.append([self._word(part) or SPACE for part in parts])
         return texts
+
+    def _word(self, tokens: list[str]) -> str:
+        """Tokens as one word. Only their tokenizer can read those that stand for bytes, as accents do."""
+        word = "".join(token.removeprefix(CONTINUES).lstrip("".join(STARTS)) for token in tokens)
+        if word.isascii() or not hasattr(self.vocabulary, "convert_tokens_to_string"):
+            return word
+        read = str(self.vocabulary.convert_tokens_to_string(tokens)).strip()
+        return word if not read or " " in read else read
 
     def _is_text(self, ids: Tensor) -> Tensor:
         """(B, T) bool: between the first and the last token that is not padding."""
@@ -150,10 +158,6 @@ class Tokens:
         counts = {mark: sum(str(text).startswith(mark) for text in texts) for mark in (CONTINUES, *STARTS)}
         commonest = max(counts, key=lambda mark: counts[mark])
         return commonest if commonest in STARTS else None
-
-
-def _without_marks(token: str) -> str:
-    return token.removeprefix(CONTINUES).lstrip("".join(STARTS))
 
 
 def _distinct(words: Sequence[str]) -> tuple[str, ...]:

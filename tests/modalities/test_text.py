@@ -404,3 +404,18 @@ def test_a_bag_of_tokens_has_no_vector_for_each():
     model = nn.Sequential(nn.EmbeddingBag(10, 4), nn.Linear(4, 2))
     with pytest.raises(ValueError, match=r"`layer` must embed every token of shape \(2, 8\) by itself, got \(2, 4\)"):
         Game(model, TEXTS, baselines=ZeroEmbedding("0"))
+
+
+def test_words_of_byte_level_tokens_are_read_by_their_tokenizer():
+    transformers, tokenizers = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
+    pieces = tokenizers.Tokenizer(tokenizers.models.BPE())
+    pieces.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True)
+    pieces.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    pieces.train_from_iterator(
+        ["le café noir"] * 3, tokenizers.trainers.BpeTrainer(vocab_size=262, initial_alphabet=alphabet)
+    )
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=pieces)
+    ids = tokenizer("le café noir", return_tensors="pt")["input_ids"]
+    assert ids.shape[1] > 3
+    assert Tokens(tokenizer, whole_words=True).names(ids) == [("le", "café", "noir")]
