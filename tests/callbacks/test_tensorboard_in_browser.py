@@ -58,7 +58,7 @@ def test_the_demo_prints_what_was_found(demo):
     for explainer in ("ours", "kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation"):
         assert explainer in printed
     assert "the 8 most important pixels" in printed
-    assert f"tensorboard --logdir {folder}" in printed
+    assert f"bivshap tensorboard {folder}" in printed
     assert len(list(folder.rglob("bivshap/*.json"))) == 2
 
 
