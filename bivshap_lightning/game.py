@@ -22,9 +22,6 @@ from bivshap_lightning.model import is_out_of_memory
 from bivshap_lightning.setting import Setting
 from bivshap_lightning.trees import TreeEnsemble, TreesRefused, check_trees
 
-# Input elements per forward pass when nobody says otherwise: large enough to keep a device busy, small enough for
-# the activations of a convolutional network to fit into ordinary memory.
-ELEMENTS_PER_CALL = {"cpu": 2**18, "other": 2**23}
 # Mixtures of each sample and its stand-ins on which trees must say what their model says.
 CHECKED_MIXTURES = 6
 
@@ -100,7 +97,7 @@ class Game:
         self.n_players, self.player_counts = self.players.n_players, self.players.counts
         self._has_nulls = bool(self.null_players.any())
         self._nulls_are_shared = bool((self.null_players == self.null_players[:1]).all())
-        self.rows_per_call = self._choose_rows_per_call(perturbations_per_eval)
+        self.rows_per_call = setting.rows_per_call(perturbations_per_eval)
         self.show_progress = show_progress
         self.n_evaluations = torch.zeros(self.n_samples, dtype=torch.int64, device=self.device)
         scores = self._scores_of_whole_inputs()
@@ -273,19 +270,6 @@ class Game:
 
     def _utility(self, scores: Tensor, samples: Tensor) -> Tensor:
         return self.behavior(scores, self.target[samples])
-
-    def _choose_rows_per_call(self, perturbations_per_eval: int | None) -> int:
-        if perturbations_per_eval is None:
-            budget = ELEMENTS_PER_CALL.get(self.device.type, ELEMENTS_PER_CALL["other"])
-            if all(x.dim() <= 2 for x in self.inputs):
-                budget *= 4  # rows of a table do not blow up into feature maps
-            return max(1, budget // max(1, sum(x[0].numel() for x in self.inputs)))
-        if perturbations_per_eval < 1:
-            raise ValueError(
-                f"`perturbations_per_eval` must be at least 1, got {perturbations_per_eval}. "
-                "Pass None for an automatic choice."
-            )
-        return int(perturbations_per_eval) * self.n_samples
 
     def _scores_of_whole_inputs(self) -> Tensor:
         """Scores (B, C) of the unmasked inputs, asked for twice: a model of changing mind cannot be explained."""

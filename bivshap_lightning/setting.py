@@ -21,6 +21,10 @@ from bivshap_lightning.model import Model
 from bivshap_lightning.players import Players, make_players
 from bivshap_lightning.removal import Removal
 
+# Input elements per forward pass when nobody says otherwise: large enough to keep a device busy, small enough for
+# the activations of a convolutional network to fit into ordinary memory.
+ELEMENTS_PER_CALL = {"cpu": 2**18, "other": 2**23}
+
 
 @dataclass
 class Setting:
@@ -82,6 +86,20 @@ class Setting:
             caller, placed, extra = Model(embedded), new, (*tokens, *extra)
             players = players.widened({k: placed[k].shape[2] for k in specs})
         return cls(caller, placed, extra, players, names, Removal.from_baselines(placed, replacements))
+
+    def rows_per_call(self, perturbations_per_eval: int | None) -> int:
+        """How many rows go into one forward pass: so many per sample, or as many as suit the device."""
+        if perturbations_per_eval is None:
+            budget = ELEMENTS_PER_CALL.get(self.inputs[0].device.type, ELEMENTS_PER_CALL["other"])
+            if all(x.dim() <= 2 for x in self.inputs):
+                budget *= 4  # rows of a table do not blow up into feature maps
+            return max(1, budget // max(1, sum(x[0].numel() for x in self.inputs)))
+        if perturbations_per_eval < 1:
+            raise ValueError(
+                f"`perturbations_per_eval` must be at least 1, got {perturbations_per_eval}. "
+                "Pass None for an automatic choice."
+            )
+        return int(perturbations_per_eval) * self.inputs[0].shape[0]
 
     def rows(self, block: Block) -> tuple[Tensor, ...]:
         """The inputs with absent players replaced, (B * K, ...) or (K, ...)."""

@@ -44,6 +44,19 @@ class Digits(pl.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=2e-3)
 
 
+def train(data: TensorDataset, epochs: int) -> tuple[Digits, list[int]]:
+    """The trained network, and which digits it has not seen."""
+    training, valid = torch.utils.data.random_split(data, [0.8, 0.2])
+    module = Digits()
+    trainer = pl.Trainer(
+        max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(module, DataLoader(training, batch_size=64, shuffle=True), DataLoader(valid, batch_size=256))
+    print(f"\nvalidation accuracy {float(trainer.callback_metrics['val_accuracy']):.3f}")
+    return module, list(valid.indices)
+
+
 def kept_at_random(game: Game, share: float) -> float:
     """How many decisions stay when this share of players goes at random; the mean over twenty draws."""
     generator = torch.Generator().manual_seed(0)
@@ -65,17 +78,9 @@ def main() -> None:
     digits = load_digits()
     small = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 16
     images = nn.functional.interpolate(small, size=24, mode="bilinear", align_corners=False)
-    data = TensorDataset(images, torch.tensor(digits.target))
-    train, valid = torch.utils.data.random_split(data, [0.8, 0.2])
-    module = Digits()
-    trainer = pl.Trainer(
-        max_epochs=args.epochs, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False,
-    )  # fmt: skip
-    trainer.fit(module, DataLoader(train, batch_size=64, shuffle=True), DataLoader(valid, batch_size=256))
-    print(f"\nvalidation accuracy {float(trainer.callback_metrics['val_accuracy']):.3f}")
+    module, unseen = train(TensorDataset(images, torch.tensor(digits.target)), args.epochs)
 
-    chosen = images[valid.indices[:24]]
+    chosen = images[unseen[:24]]
     game = Game(module, chosen, feature_mask=Superpixels(36))
     explanation = BivariateShapley(None).explain(game, n_evaluations=2000)
     graphs = explanation.graphs()

@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from bivshap_lightning import ExplanationGraph, RedundancyGraph
 from bivshap_lightning.callbacks import BivShapCallback
 from bivshap_lightning.panels import draw_graphs
 
@@ -37,6 +38,19 @@ class Wine(pl.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.AdamW(self.parameters(), lr=1e-2)
+
+
+def tell(graph: ExplanationGraph, h: RedundancyGraph) -> None:
+    """The columns by importance, and which of them are one."""
+    print(f"{'column':<20}{'Shapley value':>15}   {'makes redundant':<20}")
+    for k in graph.order(personalized=True):
+        redundant = ", ".join(graph.names[j] for j in range(graph.n_players) if h.adjacency[k, j]) or "-"
+        print(f"{graph.names[k]:<20}{graph.shapley[k]:>15.3f}   {redundant:<20}")
+    for group in h.groups:
+        worth = sum(float(graph.shapley[k]) for k in group)
+        names = " = ".join(graph.names[k] for k in group)
+        print(f"\nInterchangeable: {names}. Their Shapley values are parts of one feature")
+        print(f"worth {worth:.3f}; each is worth nothing once the other is there.")
 
 
 def main() -> None:
@@ -69,16 +83,7 @@ def main() -> None:
     sample = max(callback.findings.samples, key=lambda s: abs(float(s.graph.shapley[0])))
     graph, h = sample.graph, sample.graph.redundancy()
     print(f"\nWhy sample {sample.index} is {data.target_names[int(sample.target)]}\n")
-    print(f"{'column':<20}{'Shapley value':>15}   {'makes redundant':<20}")
-    for k in graph.order(personalized=True):
-        redundant = ", ".join(names[j] for j in range(len(names)) if h.adjacency[k, j]) or "-"
-        print(f"{names[k]:<20}{graph.shapley[k]:>15.3f}   {redundant:<20}")
-    for group in h.groups:
-        worth = sum(float(graph.shapley[k]) for k in group)
-        print(
-            f"\nInterchangeable: {' = '.join(names[k] for k in group)}. Their Shapley values are parts of one feature"
-        )
-        print(f"worth {worth:.3f}; each is worth nothing once the other is there.")
+    tell(graph, h)
     title = f"Why sample {sample.index} is {data.target_names[int(sample.target)]}"
     picture = args.output / "tabular_duplicates.png"
     draw_graphs(graph, h, title=title, scores=graph.ranking(personalized=True)).savefig(picture)

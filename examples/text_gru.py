@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from bivshap_lightning import BivariateShapley
+from bivshap_lightning import BivariateShapley, ExplanationGraph
 from bivshap_lightning.callbacks import BivShapCallback
 from bivshap_lightning.embedding import ZeroEmbedding
 from bivshap_lightning.graph import mean_by_name
@@ -91,6 +91,46 @@ def encode(texts: list[str], number: dict[str, int], length: int) -> Tensor:
     return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
 
 
+def train(reviews: list[tuple[str, int]], vocabulary: list[str], *, width: int, epochs: int, gamma: float) -> Sentiment:
+    """Train, with the callback watching, and say what it found in the end."""
+    number = {word: k for k, word in enumerate(vocabulary)}
+    ids = encode([text for text, _ in reviews], number, length=150)
+    data = TensorDataset(ids, torch.tensor([label for _, label in reviews]))
+    training, valid = torch.utils.data.random_split(data, [0.9, 0.1])
+    callback = BivShapCallback(
+        probe_size=8, every_n_epochs=max(1, epochs - 1), feature_mask=Tokens(vocabulary, pad_id=PAD),
+        replacement=ZeroEmbedding(), class_names=["negative", "positive"], gamma=gamma, write_panels=False,
+        write_record=False, baselines=("integrated_gradients",), budget=640,
+    )  # fmt: skip
+    module = Sentiment(len(vocabulary), width)
+    trainer = pl.Trainer(
+        max_epochs=epochs, callbacks=[callback], accelerator="cpu", logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(module, DataLoader(training, batch_size=64, shuffle=True), DataLoader(valid, batch_size=256))
+    print(f"\nvalidation accuracy {float(trainer.callback_metrics['val_accuracy']):.3f}")
+    assert callback.findings is not None
+    for label, name in enumerate(["negative", "positive"]):
+        graph = mean_by_name([s.graph for s in callback.findings.samples if s.target == label])
+        words = ", ".join(graph.names[k] for k in graph.order(personalized=True)[:5])
+        print(f"words that make reviews {name}: {words}")
+    return module.eval()
+
+
+def tell(graph: ExplanationGraph, gamma: float) -> None:
+    """The words by importance, and the four arrows of the paper."""
+    h = graph.redundancy(gamma)
+    print(f"{'word':<15}{'Shapley value':>15}   redundant once one of these is there")
+    for k in graph.order(personalized=True):
+        makers = ", ".join(graph.names[i] for i in range(graph.n_players) if h.adjacency[i, k]) or "-"
+        print(f"{graph.names[k]:<15}{graph.shapley[k]:>15.3f}   {makers}")
+    worst, awful, surprisingly = (graph.names.index(word) for word in ("worst", "awful", "surprisingly"))
+    print(f"\nWith gamma = {gamma}:")
+    for a, b in ((worst, awful), (awful, worst), (worst, surprisingly), (surprisingly, worst)):
+        verdict = "redundant" if h.adjacency[a, b] else "not redundant"
+        print(f"  {graph.names[b]} once {graph.names[a]} is there: {graph.weights[a, b]:+.4f}, {verdict}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with imdb_train.jsonl.gz; without it reviews are made")
@@ -105,57 +145,22 @@ def main() -> None:
     reviews = made_reviews(3000) if args.data is None else real_reviews(args.data)
     counts = Counter(word for text, _ in reviews for word in set(split_words(text)))
     vocabulary = ["<pad>", "<unknown>", *(word for word, n in counts.most_common(10_000) if n > 1)]
-    number = {word: k for k, word in enumerate(vocabulary)}
-    ids = encode([text for text, _ in reviews], number, length=150)
-    data = TensorDataset(ids, torch.tensor([label for _, label in reviews]))
-    train, valid = torch.utils.data.random_split(data, [0.9, 0.1])
+    width = 32 if args.data is None else 64
+    module = train(reviews, vocabulary, width=width, epochs=epochs, gamma=args.gamma)
 
-    callback = BivShapCallback(
-        probe_size=8, every_n_epochs=max(1, epochs - 1), feature_mask=Tokens(vocabulary, pad_id=PAD),
-        replacement=ZeroEmbedding(), class_names=["negative", "positive"], gamma=args.gamma, write_panels=False,
-        write_record=False, baselines=("integrated_gradients",), budget=640,
-    )  # fmt: skip
-    module = Sentiment(len(vocabulary), width=32 if args.data is None else 64)
-    trainer = pl.Trainer(
-        max_epochs=epochs, callbacks=[callback], accelerator="cpu", logger=False, enable_checkpointing=False,
-        enable_progress_bar=args.data is not None, enable_model_summary=False,
-    )  # fmt: skip
-    trainer.fit(module, DataLoader(train, batch_size=64, shuffle=True), DataLoader(valid, batch_size=256))
-
-    sentence = encode([SENTENCE], number, length=150)
+    sentence = encode([SENTENCE], {word: k for k, word in enumerate(vocabulary)}, length=150)
     explanation = BivariateShapley(module).attribute(
         sentence, baselines=ZeroEmbedding(), feature_mask=Tokens(vocabulary, pad_id=PAD)
     )
-    with torch.no_grad():
-        negative = float(module.eval()(sentence).softmax(dim=1)[0, 0])
-    print(f"\nvalidation accuracy {float(trainer.callback_metrics['val_accuracy']):.3f}")
-    assert callback.findings is not None
-    for label, name in enumerate(["negative", "positive"]):
-        graph = mean_by_name([s.graph for s in callback.findings.samples if s.target == label])
-        print(
-            f"words that make reviews {name}: {', '.join(graph.names[k] for k in graph.order(personalized=True)[:5])}"
-        )
-    print(f'"{SENTENCE}" is negative with probability {negative:.3f}\n')
     graph = explanation.graph(0)
-    h = graph.redundancy(args.gamma)
-    print(f"{'word':<15}{'Shapley value':>15}   redundant once one of these is there")
-    for k in graph.order(personalized=True):
-        makers = ", ".join(graph.names[i] for i in range(graph.n_players) if h.adjacency[i, k]) or "-"
-        print(f"{graph.names[k]:<15}{graph.shapley[k]:>15.3f}   {makers}")
-
-    worst, awful, surprisingly = (graph.names.index(word) for word in ("worst", "awful", "surprisingly"))
-    print(f"\nWith gamma = {args.gamma}:")
-    for a, b in ((worst, awful), (awful, worst), (worst, surprisingly), (surprisingly, worst)):
-        verdict = "redundant" if h.adjacency[a, b] else "not redundant"
-        weight = graph.weights[a, b]
-        print(f"  {graph.names[b]} once {graph.names[a]} is there: {weight:+.4f}, {verdict}")
+    with torch.no_grad():
+        negative = float(module(sentence).softmax(dim=1)[0, 0])
+    print(f'"{SENTENCE}" is negative with probability {negative:.3f}\n')
+    tell(graph, args.gamma)
     figure = draw_words(
-        graph,
-        h,
-        words=split_words(SENTENCE),
-        title="Why this review is negative",
+        graph, graph.redundancy(args.gamma), words=split_words(SENTENCE), title="Why this review is negative",
         scores=graph.ranking(personalized=True),
-    )
+    )  # fmt: skip
     figure.savefig(args.output)
     print(f"\nThe graphs of the sentence: {args.output}")
 

@@ -340,9 +340,12 @@ RULE = '[[rule]]\nmetric = "density"\n'
         ("rule = [3]", "at least one"),
         ("version = 2\n" + RULE + "max = 1", "must have version 1, got 2.*Upgrade"),
         ("version = true\n" + RULE + "max = 1", "must have version 1, got True"),
-        ("limit = 2\n" + RULE + "max = 1", r"tables, `version` and `n_rules` only, got \['limit'\]"),
-        ("n_rules = 2\n" + RULE + "max = 1", "`n_rules` must be the number of rules, 2, got 1"),
-        ("n_rules = true\n" + RULE + "max = 1", "`n_rules` must be the number of rules, True, got 1"),
+        ("limit = 2\n" + RULE + "max = 1", r"tables, `version` and `sha256` only, got \['limit'\]"),
+        (
+            'sha256 = "ab"\n' + RULE + "max = 1",
+            "must be the checksum of the rules, got 'ab' in .* set sha256 = \"[0-9a-f]{64}",
+        ),
+        ("sha256 = true\n" + RULE + "max = 1", "must be the checksum of the rules, got True"),
         (RULE, "Rule 1 of .*at least one of"),
         (RULE + "max = 1\n" + RULE + "maximum = 1", r"Rule 2 of .*got \['maximum'\]"),
         ("[[rule]]\nmax = 1", "must name its `metric`"),
@@ -359,9 +362,7 @@ def test_rules_files_that_cannot_be_read(tmp_path, text, match):
 
 def test_rules_files(tmp_path):
     path = tmp_path / "gate.toml"
-    path.write_text(
-        'version = 1\nn_rules = 1\n[[rule]]\nmetric = "m"\nclass = "cat"\nmin = 1\nseverity = "warn"\nconfidence = 0.9'
-    )
+    path.write_text('version = 1\n[[rule]]\nmetric = "m"\nclass = "cat"\nmin = 1\nseverity = "warn"\nconfidence = 0.9')
     assert load_rules(path) == [Rule(metric="m", class_name="cat", min=1, severity="warn", confidence=0.9)]
     with pytest.raises(GateError, match=r"must be a readable file, got .*No such file"):
         load_rules(tmp_path / "none.toml")

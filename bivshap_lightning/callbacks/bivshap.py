@@ -13,24 +13,25 @@ import torch
 from torch import Tensor
 
 from bivshap_lightning.behavior import BehaviorName
-from bivshap_lightning.callbacks.audit import OURS, Audit, Findings, Part, Settings
+from bivshap_lightning.callbacks.audit import Audit, Findings, Part, Settings
 from bivshap_lightning.callbacks.batches import Batch, Forward, has_interactions, understand
 from bivshap_lightning.callbacks.lightning import (
     EitherCallback,
     MisconfigurationException,
+    any_process,
     gather_objects,
+    is_fitting,
     is_sharded,
     logged_step,
     rank_zero_info,
     rank_zero_warn,
     tensorboard_writers,
 )
-from bivshap_lightning.callbacks.output import Output
+from bivshap_lightning.callbacks.output import Output, advice_on, summary_line
 from bivshap_lightning.callbacks.probe import CHUNK, Chunk, Probe
 from bivshap_lightning.explainers.bivariate import Method
 
 DEFAULT_BASELINES = ("kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation")
-AFFORDABLE_SHARE = 0.1
 ELSEWHERE = "the audit failed on another process, whose log says why"
 
 
@@ -193,7 +194,7 @@ class BivShapCallback(EitherCallback):
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Start the clock where there is no training epoch."""
-        if not trainer.sanity_checking and (self._epoch_start is None or not _is_fitting(trainer)):
+        if not trainer.sanity_checking and (self._epoch_start is None or not is_fitting(trainer)):
             self._epoch_start = time.perf_counter()
 
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
@@ -214,7 +215,7 @@ class BivShapCallback(EitherCallback):
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Audit if it is time to, and log."""
-        due = self._triggered or not _is_fitting(trainer) or trainer.current_epoch % self.every_n_epochs == 0
+        due = self._triggered or not is_fitting(trainer) or trainer.current_epoch % self.every_n_epochs == 0
         if not trainer.sanity_checking:
             self._end_of_epoch(trainer, pl_module, "validate", due=due)
 
@@ -263,7 +264,7 @@ class BivShapCallback(EitherCallback):
     def _audit(self, trainer: Any, pl_module: Any, stage: str, start: float) -> BaseException | None:
         """Run an audit. Returns the error if it failed, here or on any other process."""
         own, self._batch_error = self._batch_error, None
-        if _any_process(trainer, own):
+        if any_process(trainer, own):
             self._probes.pop(stage, None)
             return own or RuntimeError(ELSEWHERE)
         audit = Audit(self.settings, pl_module.device, self.feature_names)
@@ -279,7 +280,7 @@ class BivShapCallback(EitherCallback):
                 parts = self._explain(trainer, pl_module, audit, probe, start)
             except Exception as error:
                 own = error
-            if _any_process(trainer, own):
+            if any_process(trainer, own):
                 return own or RuntimeError(ELSEWHERE)
             everyone = [part for found in gather_objects(trainer, parts) for part in found]
             # With parameters spread over processes, all explained the same samples.
@@ -350,13 +351,13 @@ class BivShapCallback(EitherCallback):
                 self.output.write(findings, self.settings, self._run, self._cost, path, tensorboard_writers(trainer))
             except Exception as error:
                 own = error
-        if _any_process(trainer, own):
+        if any_process(trainer, own):
             return own or RuntimeError(ELSEWHERE)
         self._cost = gather_objects(trainer, self._cost_of(findings, start))[0]
         self._logged |= {f"bivshap/cost/{name}": value for name, value in self._cost.items()}
         numbers = dict(self._logged) | {"bivshap/failed": 0.0}
         moment = {name: self._run[name] for name in ("epoch", "step", "stage")}
-        advice = _advice(self._cost, [past["numbers"] for past in self.history])
+        advice = advice_on(self._cost, [past["numbers"] for past in self.history])
         self.history.append({**moment, "numbers": numbers})
         rank_zero_info(f"bivshap: epoch {trainer.current_epoch}, {self.summary()}{advice}")
         return None
@@ -377,17 +378,7 @@ class BivShapCallback(EitherCallback):
         """What the last audit found and what it cost, in one line."""
         if self.findings is None:
             raise RuntimeError("`summary` must be asked for after an audit, got none so far.")
-        numbers = {name: value for name, (value, _) in self.findings.numbers.items()}
-        ranked = {e: numbers[f"bivshap/posthoc_accuracy/{e}"] for e in self.findings.curves}
-        rivals = {e: v for e, v in ranked.items() if e != OURS}
-        best = f" (best baseline {max(rivals, key=rivals.__getitem__)} {max(rivals.values()):.3f})" if rivals else ""
-        skipped = f", without {', '.join(self.findings.skipped)} (the record says why)" if self.findings.skipped else ""
-        return (
-            f"{len(self.findings.samples)} samples, post-hoc accuracy {ranked[OURS]:.3f}{best}{skipped}, "
-            f"{numbers['bivshap/redundancy/share_removable']:.0%} of players removable at accuracy "
-            f"{numbers['bivshap/redundancy/accuracy_with_representatives']:.3f} (gamma {self.settings.gamma:g}), "
-            f"{self._cost['seconds']:.1f} s"
-        )
+        return summary_line(self.findings, self.settings.gamma, self._cost)
 
     def record(self) -> dict[str, Any]:
         """What the record of the last audit says, without the arrays."""
@@ -410,24 +401,3 @@ class BivShapCallback(EitherCallback):
             return None
         name = "{stage}_epoch{epoch:04d}_step{step:07d}.json".format_map(self._run)
         return Path(trainer.strategy.broadcast(trainer.log_dir or trainer.default_root_dir)) / "bivshap" / name
-
-
-def _any_process(trainer: Any, error: BaseException | None) -> bool:
-    """Whether any process met an error. Every process must ask."""
-    return bool(trainer.strategy.reduce_boolean_decision(error is not None, all=False))
-
-
-def _is_fitting(trainer: Any) -> bool:
-    return bool(trainer.training) or str(getattr(trainer.state.fn, "value", "")) == "fit"
-
-
-def _advice(cost: Mapping[str, float], past: Sequence[Mapping[str, float]]) -> str:
-    """What to do about an audit that takes much of an epoch, said once."""
-    if cost["share_of_epoch"] <= AFFORDABLE_SHARE:
-        return ""
-    if any(numbers["bivshap/cost/share_of_epoch"] > AFFORDABLE_SHARE for numbers in past):
-        return f", {cost['share_of_epoch']:.0%} of the epoch"
-    return (
-        f", {cost['share_of_epoch']:.0%} of the epoch: lower `budget`, `probe_size` or the number of `baselines`, "
-        "set `time_budget`, or raise `every_n_epochs`"
-    )

@@ -11,8 +11,9 @@ import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only, rank_zero_warn
 
-__all__ = ["EitherCallback", "MisconfigurationException", "gather_objects", "home_of", "is_sharded", "logged_step",
-           "rank_zero_info", "rank_zero_only", "rank_zero_warn", "tensorboard_writers"]  # fmt: skip
+__all__ = ["EitherCallback", "MisconfigurationException", "any_process", "gather_objects", "home_of",
+           "is_fitting", "is_sharded", "logged_step", "rank_zero_info", "rank_zero_only", "rank_zero_warn",
+           "tensorboard_writers"]  # fmt: skip
 
 _homes = ["pytorch_lightning", *(["lightning.pytorch"] if find_spec("lightning") else [])]
 
@@ -60,3 +61,13 @@ def tensorboard_writers(trainer: Any) -> list[Any]:
         return []
     experiments = [logger.experiment for logger in trainer.loggers if type(logger).__name__ == "TensorBoardLogger"]
     return [e for e in experiments if type(e).__module__.startswith("torch.utils.tensorboard")]
+
+
+def any_process(trainer: Any, error: BaseException | None) -> bool:
+    """Whether any process met an error. Every process must ask."""
+    return bool(trainer.strategy.reduce_boolean_decision(error is not None, all=False))
+
+
+def is_fitting(trainer: Any) -> bool:
+    """Whether the Trainer fits, rather than validating or testing alone."""
+    return bool(trainer.training) or str(getattr(trainer.state.fn, "value", "")) == "fit"

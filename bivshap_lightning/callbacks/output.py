@@ -14,12 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bivshap_lightning.callbacks.audit import ExplainedSample, Findings, Settings
+from bivshap_lightning.callbacks.audit import OURS, ExplainedSample, Findings, Settings
 from bivshap_lightning.gate.measures import Graph, class_metrics, estimate
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
 from bivshap_lightning.graph.averaging import mean_of_class
 from bivshap_lightning.panels import Panels
 from bivshap_lightning.report import MAX_CLASSES, hardest_first, save_audit, software_versions
+
+AFFORDABLE_SHARE = 0.1
+"""Of an epoch; an audit that takes more is told what to turn down."""
 
 LARGEST_PICTURE = 256
 """Longer sides of pictures are thinned out in records, which are to stay small."""
@@ -301,3 +304,30 @@ def _bytes(image: NDArray[Any]) -> NDArray[np.uint8]:
         pixels = (pixels - pixels.min()) / (np.ptp(pixels) or 1.0)
     found: NDArray[np.uint8] = np.round(255 * pixels).astype(np.uint8)
     return found[:, :, 0] if found.shape[2] == 1 else found
+
+
+def summary_line(findings: Findings, gamma: float, cost: Mapping[str, float]) -> str:
+    """What an audit found and what it cost, in one line."""
+    numbers = {name: value for name, (value, _) in findings.numbers.items()}
+    ranked = {e: numbers[f"bivshap/posthoc_accuracy/{e}"] for e in findings.curves}
+    rivals = {e: v for e, v in ranked.items() if e != OURS}
+    best = f" (best baseline {max(rivals, key=rivals.__getitem__)} {max(rivals.values()):.3f})" if rivals else ""
+    skipped = f", without {', '.join(findings.skipped)} (the record says why)" if findings.skipped else ""
+    return (
+        f"{len(findings.samples)} samples, post-hoc accuracy {ranked[OURS]:.3f}{best}{skipped}, "
+        f"{numbers['bivshap/redundancy/share_removable']:.0%} of players removable at accuracy "
+        f"{numbers['bivshap/redundancy/accuracy_with_representatives']:.3f} (gamma {gamma:g}), "
+        f"{cost['seconds']:.1f} s"
+    )
+
+
+def advice_on(cost: Mapping[str, float], past: Sequence[Mapping[str, float]]) -> str:
+    """What to do about an audit that takes much of an epoch, said once."""
+    if cost["share_of_epoch"] <= AFFORDABLE_SHARE:
+        return ""
+    if any(numbers["bivshap/cost/share_of_epoch"] > AFFORDABLE_SHARE for numbers in past):
+        return f", {cost['share_of_epoch']:.0%} of the epoch"
+    return (
+        f", {cost['share_of_epoch']:.0%} of the epoch: lower `budget`, `probe_size` or the number of `baselines`, "
+        "set `time_budget`, or raise `every_n_epochs`"
+    )

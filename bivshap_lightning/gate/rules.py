@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from bivshap_lightning.report import checksum
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -141,7 +143,8 @@ def load_rules(path: str | os.PathLike[str]) -> list[Rule]:
 
     Args:
         path: of a TOML file with one ``[[rule]]`` per rule; "class" stands for `class_name`. At its top may stand
-            `version` and, against truncation, which TOML does not show, `n_rules`.
+            `version` and, against damage that leaves TOML as good as before, `sha256`: the checksum of all else, which
+            the message about a wrong one tells.
 
     Raises:
         GateError: The file is missing, damaged, of a later version, empty, or has a rule that cannot be meant.
@@ -167,15 +170,14 @@ def load_rules(path: str | os.PathLike[str]) -> list[Rule]:
             f"`rules` must have version {RULES_VERSION}, got {reprlib.repr(version)} in {path}. "
             "Upgrade bivshap_lightning to read later versions."
         )
-    n_rules = content.pop("n_rules", None)
-    unknown = sorted(content.keys() - {"rule"})
+    unknown = sorted(content.keys() - {"rule", "sha256"})
     if unknown:
-        raise GateError(f"`rules` must hold [[rule]] tables, `version` and `n_rules` only, got {unknown} in {path}.")
+        raise GateError(f"`rules` must hold [[rule]] tables, `version` and `sha256` only, got {unknown} in {path}.")
     rules = _parse(content.get("rule"), path)
-    if n_rules is not None and (type(n_rules) is not int or n_rules != len(rules)):
+    if "sha256" in content and content["sha256"] != checksum({"rule": content["rule"]}):
         raise GateError(
-            f"`n_rules` must be the number of rules, {reprlib.repr(n_rules)}, got {len(rules)} in {path}. "
-            "Fetch the whole file again, or correct the number."
+            f"`sha256` must be the checksum of the rules, got {reprlib.repr(content['sha256'])} in {path}. Fetch the "
+            f'file again; if you changed the rules, set sha256 = "{checksum({"rule": content["rule"]})}".'
         )
     return rules
 

@@ -1,7 +1,7 @@
-"""The mean of graphs over different players that go by the same names, such as the words of texts."""
+"""Mean graphs: over the same players, or over different ones that go by the same names, such as the words of texts."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,40 @@ def mean_of_class(graphs: Sequence[ExplanationGraph]) -> ExplanationGraph:
         {'n_graphs': 2}
     """
     if len({graph.names for graph in graphs}) == 1:
-        return ExplanationGraph.mean(graphs)
+        return mean_of_same_players(graphs)
     return mean_by_name(graphs, max_players=NAMES_OF_A_CLASS)
+
+
+def mean_of_same_players(graphs: Iterable[ExplanationGraph]) -> ExplanationGraph:
+    """What :meth:`ExplanationGraph.mean` returns.
+
+    Example:
+        >>> mean_of_same_players([ExplanationGraph([[0, 1], [2, 0]])] * 3).provenance
+        {'n_graphs': 3}
+    """
+    # One at a time: a class of 500 graphs of 1,077 players would not fit into memory twice.
+    iterator = iter(graphs)
+    first = next(iterator, None)
+    if first is None:
+        raise ValueError("`graphs` must hold at least one graph, got none. Check how the subgroup is chosen.")
+    weights, errors = first.weights.copy(), first.standard_error.copy()
+    shapley = None if first.shapley is None else first.shapley.copy()
+    provenance, n_graphs = dict(first.provenance), 1
+    for graph in iterator:
+        _check_same_players(first, graph, n_graphs)
+        weights += graph.weights
+        errors += graph.standard_error
+        if shapley is not None and graph.shapley is not None:
+            shapley += graph.shapley
+        provenance = {k: v for k, v in provenance.items() if k in graph.provenance and graph.provenance[k] == v}
+        n_graphs += 1
+    return ExplanationGraph(
+        weights / n_graphs,
+        names=first.names,
+        shapley=None if shapley is None else shapley / n_graphs,
+        standard_error=errors / n_graphs,
+        provenance={**provenance, "n_graphs": n_graphs},
+    )
 
 
 def mean_by_name(
@@ -117,3 +149,16 @@ def _fill(
     unknown = ~met
     np.fill_diagonal(unknown, False)
     return np.where(unknown, mean, weights), np.where(unknown, largest, errors)
+
+
+def _check_same_players(first: ExplanationGraph, other: ExplanationGraph, position: int) -> None:
+    if other.names != first.names:
+        raise ValueError(
+            f"`graphs` must have the same names, got others in graph {position} than in graph 0. "
+            "Average only samples that share their players."
+        )
+    if (other.shapley is None) != (first.shapley is None):
+        raise ValueError(
+            f"`graphs` must have Shapley values in all or in none, got both in graphs 0 and {position}. "
+            "Build all of them from explanations of the same method."
+        )

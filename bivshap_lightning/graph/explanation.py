@@ -288,29 +288,9 @@ class ExplanationGraph:
             >>> mean.provenance
             {'n_graphs': 2}
         """
-        # One at a time: a class of 500 graphs of 1,077 players would not fit into memory twice.
-        iterator = iter(graphs)
-        first = next(iterator, None)
-        if first is None:
-            raise ValueError("`graphs` must hold at least one graph, got none. Check how the subgroup is chosen.")
-        weights, errors = first.weights.copy(), first.standard_error.copy()
-        shapley = None if first.shapley is None else first.shapley.copy()
-        provenance, n_graphs = dict(first.provenance), 1
-        for graph in iterator:
-            _check_same_players(first, graph, n_graphs)
-            weights += graph.weights
-            errors += graph.standard_error
-            if shapley is not None and graph.shapley is not None:
-                shapley += graph.shapley
-            provenance = {k: v for k, v in provenance.items() if k in graph.provenance and graph.provenance[k] == v}
-            n_graphs += 1
-        return ExplanationGraph(
-            weights / n_graphs,
-            names=first.names,
-            shapley=None if shapley is None else shapley / n_graphs,
-            standard_error=errors / n_graphs,
-            provenance={**provenance, "n_graphs": n_graphs},
-        )
+        from bivshap_lightning.graph.averaging import mean_of_same_players
+
+        return mean_of_same_players(graphs)
 
     def to_networkx(self) -> "nx.DiGraph":
         """A `networkx.DiGraph` of all ordered pairs.
@@ -409,16 +389,3 @@ class ExplanationGraph:
         """Row and column of all ordered pairs, row by row."""
         source, target = np.nonzero(~np.eye(self.n_players, dtype=np.bool_))
         return source, target
-
-
-def _check_same_players(first: ExplanationGraph, other: ExplanationGraph, position: int) -> None:
-    if other.names != first.names:
-        raise ValueError(
-            f"`graphs` must have the same names, got others in graph {position} than in graph 0. "
-            "Average only samples that share their players."
-        )
-    if (other.shapley is None) != (first.shapley is None):
-        raise ValueError(
-            f"`graphs` must have Shapley values in all or in none, got both in graphs 0 and {position}. "
-            "Build all of them from explanations of the same method."
-        )

@@ -488,7 +488,7 @@ def test_the_record_says_everything(tmp_path):
 
 
 def test_one_line_says_what_was_found_and_what_it_cost(tmp_path, caplog):
-    from bivshap_lightning.callbacks.bivshap import _advice
+    from bivshap_lightning.callbacks.output import advice_on
 
     callback = BivShapCallback(**SOME)
     with pytest.raises(RuntimeError, match="`summary` must be asked for after an audit"):
@@ -499,9 +499,9 @@ def test_one_line_says_what_was_found_and_what_it_cost(tmp_path, caplog):
     assert line.startswith("bivshap: epoch 0, 6 samples, post-hoc accuracy")
     assert callback.summary() in line
     costly, cheap = {"bivshap/cost/share_of_epoch": 0.4}, {"bivshap/cost/share_of_epoch": 0.05}
-    assert _advice({"seconds": 1.0, "share_of_epoch": 0.05}, []) == ""
-    assert "40% of the epoch: lower `budget`" in _advice({"seconds": 1.0, "share_of_epoch": 0.4}, [cheap])
-    assert _advice({"seconds": 1.0, "share_of_epoch": 0.4}, [costly]) == ", 40% of the epoch"
+    assert advice_on({"seconds": 1.0, "share_of_epoch": 0.05}, []) == ""
+    assert "40% of the epoch: lower `budget`" in advice_on({"seconds": 1.0, "share_of_epoch": 0.4}, [cheap])
+    assert advice_on({"seconds": 1.0, "share_of_epoch": 0.4}, [costly]) == ", 40% of the epoch"
 
 
 @pytest.mark.slow
