@@ -156,7 +156,9 @@ class Behavior:
         if self.link == "softmax" and scores.shape[1] == 2:
             return (2 * _pick(scores, target) - scores.sum(dim=1)).sigmoid()  # the same, and much faster
         if self.link == "softmax":
-            return (_pick(scores, target) - scores.logsumexp(dim=1)).exp()
+            # Of few classes several times faster than torch's softmax, and more precise than by way of logsumexp.
+            odds = (scores - scores.amax(dim=1, keepdim=True)).exp()
+            return _pick(odds, target) / odds.sum(dim=1)
         if scores.shape[1] > 1:
             return _pick(scores if self.link == "identity" else scores.sigmoid(), target)
         score, on = scores[:, 0], target == 1

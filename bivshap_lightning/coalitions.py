@@ -38,54 +38,58 @@ def pack(masks: Tensor) -> Tensor:
     Returns:
         (..., ceil(F / 64)) int64, equal exactly where the masks are.
     """
-    n_words = -(-masks.shape[-1] // 64)
-    eights = pad(masks, (0, 64 * n_words - masks.shape[-1])).view(torch.int64)
+    n_missing = -masks.shape[-1] % 64
+    eights = (pad(masks, (0, n_missing)) if n_missing else masks.contiguous()).view(torch.int64)
     # A mask of eight players is a number with a bit at every multiple of 8. Times the constant, which moves each of
     # them to a bit of its own in the highest byte, without a carry from below.
     octets = (eights * 0x0102040810204080) >> 56
     return octets.to(torch.uint8).view(torch.int64)
 
 
-def unique(masks: Tensor, groups: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Find the distinct coalitions.
+def unique(masks: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Find the distinct coalitions of each sample.
 
     Args:
-        masks: bool (N, F).
-        groups: optional (N,) int64; equal masks of different groups stay distinct.
+        masks: bool (B, K, F).
 
     Returns:
-        The (U,) position of one copy of each distinct mask, group by group, and for each of the N masks its place
-        among them.
+        The (U,) position, of the B * K, of one copy of each distinct mask, sample by sample, and for all (B, K) masks
+        their place among them. None if they are all distinct.
 
     Example:
-        >>> unique(torch.tensor([[True, False], [False, True], [True, False]]))
-        (tensor([2, 1]), tensor([0, 1, 0]))
+        >>> unique(torch.tensor([[[True, False], [False, True], [True, False]]]))
+        (tensor([0, 1]), tensor([[0, 1, 0]]))
     """
-    if not masks.shape[1]:
+    if not masks.shape[2]:
         raise ValueError(f"`masks` must have at least one player, got {tuple(masks.shape)}.")
     words = pack(masks)
-    positions = torch.arange(len(masks), device=masks.device)
     for labels in (_mixed, _counted):
-        values, place = torch.unique(labels(words, groups), return_inverse=True)
-        first = positions.new_empty(len(values)).scatter_(0, place, positions)
-        copies = first[place]
-        if torch.equal(words[copies], words) and (groups is None or torch.equal(groups[copies], groups)):
+        label, order = labels(words).sort(dim=1, stable=True)
+        is_another = label[:, 1:] != label[:, :-1]
+        if bool(is_another.all()):
+            return None
+        is_another = pad(is_another, (1, 0), value=True)
+        starts = torch.arange(len(masks), device=masks.device)[:, None] * masks.shape[1]
+        first = (order + starts)[is_another]
+        place = torch.empty_like(order).scatter_(1, order, is_another.flatten().cumsum(0).view_as(order) - 1)
+        if torch.equal(words.flatten(0, 1)[first[place]], words):
             break
     return first, place
 
 
-def _mixed(words: Tensor, groups: Tensor | None) -> Tensor:
-    """(N,) one number per row by group and words, sorted by group; two different rows share it once in a blue moon."""
-    mixed = words[:, 0] * MIXER
-    for word in words.unbind(dim=1)[1:]:
-        mixed = (mixed ^ (mixed >> 31) ^ word) * MIXER
-    return mixed if groups is None else (groups << 40) + ((mixed >> 24) & (2**40 - 1))
+def _mixed(words: Tensor) -> Tensor:
+    """(B, K) one number for the words of each row; two different rows share it once in a blue moon."""
+    mixed, *rest = words.unbind(dim=-1)
+    for word in rest:
+        mixed = mixed * MIXER
+        mixed = mixed ^ (mixed >> 31) ^ word
+    return mixed
 
 
-def _counted(words: Tensor, groups: Tensor | None) -> Tensor:
-    """(N,) what `_mixed` gives, never shared by two different rows; it takes a sort per word."""
-    label = torch.zeros_like(words[:, 0]) if groups is None else groups
-    for word in words.unbind(dim=1):
+def _counted(words: Tensor) -> Tensor:
+    """(B, K) what `_mixed` gives, never shared by two different rows; it takes a sort per word."""
+    label = torch.zeros_like(words[..., 0])
+    for word in words.unbind(dim=-1):
         values, ranks = torch.unique(word, return_inverse=True)
         label = torch.unique(label * len(values) + ranks, return_inverse=True)[1]
     return label
@@ -93,10 +97,10 @@ def _counted(words: Tensor, groups: Tensor | None) -> Tensor:
 
 @dataclass(frozen=True)
 class Block:
-    """Coalitions to evaluate: each for all samples, or each for one.
+    """K coalitions to evaluate: of every sample, or each of one.
 
     Attributes:
-        masks: bool (K, F).
+        masks: bool (1, K, F) that all samples share, (B, K, F) of their own, or (K, F) of one sample each.
         samples: (K,) whose coalition each is; None when every sample takes part in all of them.
         stand_ins: (K,) which background row replaces absent players; None when there is only one.
     """
@@ -106,10 +110,17 @@ class Block:
     stand_ins: Tensor | None = None
 
     def __len__(self) -> int:
-        return len(self.masks)
+        return self.masks.shape[-2]
 
-    def __getitem__(self, part: slice) -> Block:
-        return Block(self.masks[part], *(t if t is None else t[part] for t in (self.samples, self.stand_ins)))
+    def __getitem__(self, part: slice | Tensor) -> Block:
+        rest = (t if t is None else t[part] for t in (self.samples, self.stand_ins))
+        return Block(self.masks[..., part, :], *rest)
+
+    def follow(self, values: Tensor) -> Tensor:
+        """What each of B samples has, (B, ...), once for each of its rows."""
+        if self.samples is None:
+            return values[:, None].expand(-1, len(self), *values.shape[1:]).flatten(0, 1)
+        return values.index_select(0, self.samples)
 
     def against(self, n_rows: int) -> Block:
         """Every coalition once per background row."""
@@ -117,10 +128,10 @@ class Block:
             return self
         samples = None if self.samples is None else self.samples.repeat_interleave(n_rows)
         stand_ins = torch.arange(n_rows, device=self.masks.device).repeat(len(self))
-        return Block(self.masks.repeat_interleave(n_rows, dim=0), samples, stand_ins)
+        return Block(self.masks.repeat_interleave(n_rows, dim=-2), samples, stand_ins)
 
     def spread(self, n_samples: int) -> Block:
-        """A shared block as single rows, sample by sample."""
+        """Coalitions of every sample as single rows, sample by sample."""
         samples = torch.arange(n_samples, device=self.masks.device).repeat_interleave(len(self))
         stand_ins = None if self.stand_ins is None else self.stand_ins.repeat(n_samples)
-        return Block(self.masks.repeat(n_samples, 1), samples, stand_ins)
+        return Block(self.masks.expand(n_samples, -1, -1).flatten(0, 1), samples, stand_ins)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from math import isfinite
 from typing import Any, Literal
 
 import torch
@@ -25,7 +26,7 @@ from bivshap_lightning.trees import TreeEnsemble, TreesRefused, check_trees
 # Mixtures of each sample and its stand-ins on which trees must say what their model says.
 CHECKED_MIXTURES = 6
 
-Read = Callable[[Tensor, Tensor], Tensor]
+Read = Callable[[Tensor, Block], Tensor]
 
 
 class Game:
@@ -140,8 +141,13 @@ class Game:
             tensor([3., 3.])
         """
         masks = self._check_masks(masks[None])[0] | self.null_players[samples]
-        first, place = unique(masks, samples)
-        return self._run(Block(masks[first], samples[first]), self._utility)[place]
+        # Equal coalitions of different samples are told apart by the digits of the samples' numbers.
+        digits = samples[:, None] >> torch.arange(self.n_samples.bit_length(), device=self.device) & 1 == 1
+        block, distinct = Block(masks, samples), unique(torch.cat([masks, digits], dim=1)[None])
+        if distinct is None:
+            return self._run(block, self._utility)
+        first, place = distinct
+        return self._run(block[first], self._utility)[place[0]]
 
     @contextmanager
     def differentiable(self) -> Iterator[Callable[..., Tensor]]:
@@ -161,8 +167,8 @@ class Game:
         def utility(*arguments: Tensor) -> Tensor:
             *inputs, samples = arguments
             self._count(torch.bincount(samples, minlength=self.n_samples))
-            further = self._setting.arguments(Block(samples.new_empty(0), samples))
-            return self._utility(self._model(tuple(inputs), further), samples)
+            block = Block(samples.new_empty(0), samples)
+            return self._utility(self._model(tuple(inputs), self._setting.arguments(block)), block)
 
         with self._model.visit(gradients=True):
             yield utility
@@ -176,7 +182,7 @@ class Game:
         Returns:
             (B, K, C).
         """
-        return self._evaluate(masks, lambda scores, samples: scores)
+        return self._evaluate(masks, lambda scores, block: scores)
 
     def predict(self, masks: Tensor) -> Tensor:
         """Decisions of the model on coalitions: a class, or off / on for the target among independent labels.
@@ -194,10 +200,9 @@ class Game:
         if is_value or self.target.is_floating_point():
             return self._is_near_the_whole(masks)
         if self.behavior.link == "softmax" and self.removal.n_rows == 1:
-            # The likeliest class has the largest score; the sum keeps NaN and infinity visible to the check of values.
-            decided = self._evaluate(masks, lambda scores, samples: scores.argmax(dim=1) + 0 * scores.sum(dim=1))
-            return decided.long()
-        p = self._evaluate(masks, lambda scores, samples: self.behavior.probabilities(scores))
+            # The likeliest class has the largest score, which keeps NaN and infinity visible to the check of values.
+            return self._evaluate(masks, lambda scores, block: _place_of_largest(scores)).long()
+        p = self._evaluate(masks, lambda scores, block: self.behavior.probabilities(scores))
         target = self.target.repeat_interleave(p.shape[1])
         labels_are_independent = self.behavior.link == "sigmoid" and self.n_outputs > 1
         decisions = self.behavior.predict(p.flatten(0, 1), target, independent_labels=labels_are_independent)
@@ -253,9 +258,9 @@ class Game:
         masks = torch.rand(CHECKED_MIXTURES, self.n_players, generator=torch.Generator().manual_seed(0)) < 0.5
         masks[0], masks[1] = True, False
         stand_ins = torch.arange(CHECKED_MIXTURES, device=self.device) % self.removal.n_rows
-        block = Block(masks.to(self.device), stand_ins=stand_ins)
+        block = Block(masks[None].to(self.device), stand_ins=stand_ins)
         with self._model.visit():
-            scores = self._sweep(block, lambda scores, samples: scores)
+            scores = self._sweep(block, lambda scores, block: scores)
         self._count(CHECKED_MIXTURES)
         check_trees(ensemble, self._setting.rows(block)[0], scores.flatten(0, 1))
         return ensemble, weights
@@ -268,15 +273,15 @@ class Game:
         is_near: Tensor = (values - whole).abs() <= (values - nothing).abs()
         return is_near.long()
 
-    def _utility(self, scores: Tensor, samples: Tensor) -> Tensor:
-        return self.behavior(scores, self.target[samples])
+    def _utility(self, scores: Tensor, block: Block) -> Tensor:
+        return self.behavior(scores, block.follow(self.target))
 
     def _scores_of_whole_inputs(self) -> Tensor:
         """Scores (B, C) of the unmasked inputs, asked for twice: a model of changing mind cannot be explained."""
-        everyone = torch.ones(1, self.n_players, dtype=torch.bool, device=self.device)
+        everyone = torch.ones(1, 1, self.n_players, dtype=torch.bool, device=self.device)
         whole = Block(everyone, stand_ins=torch.zeros(1, dtype=torch.int64, device=self.device))
         with self._model.visit():  # one visit, because each starts from the same random numbers
-            first, second = (self._sweep(whole, lambda scores, samples: scores)[:, 0].clone() for _ in range(2))
+            first, second = (self._sweep(whole, lambda scores, block: scores)[:, 0].clone() for _ in range(2))
             is_stochastic = not torch.allclose(first, second, rtol=1e-4, atol=1e-5, equal_nan=True)
             culprit = (
                 self._model.find_stochastic_module(self.inputs, self.additional_forward_args) if is_stochastic else None
@@ -307,18 +312,19 @@ class Game:
         return Behavior(name, link)
 
     def _evaluate(self, masks: Tensor, read: Read) -> Tensor:
-        """Read something off the model for all coalitions, (B, K, ...), never running the same row twice."""
+        """Read something off the model for all coalitions, (B, K, ...)."""
         masks = self._check_masks(masks)
         if self._has_nulls:
             # Coalitions that differ only in null players are the same input: let null players always be present.
             masks = masks | (self.null_players[:1] if self._nulls_are_shared else self.null_players)[:, None]
+        block, distinct = Block(masks), unique(masks)
+        if distinct is None:
+            return self._run(block, read)
+        first, place = distinct
         if masks.shape[0] == 1:
-            first, place = unique(masks[0])
-            return self._run(Block(masks[0, first]), read).index_select(1, place)
-        samples = torch.arange(self.n_samples, device=self.device).repeat_interleave(masks.shape[1])
-        first, place = unique(masks.flatten(0, 1), samples)
-        values = self._run(Block(masks.flatten(0, 1)[first], samples[first]), read)
-        return values.index_select(0, place).view(*masks.shape[:2], *values.shape[1:])
+            return self._run(block[first], read).index_select(1, place[0])
+        values = self._run(block.spread(self.n_samples)[first], read)
+        return values.index_select(0, place.flatten()).view(*place.shape, *values.shape[1:])
 
     def _check_masks(self, masks: Tensor) -> Tensor:
         expected = f"bool (1 or {self.n_samples}, K, {self.n_players})"
@@ -332,7 +338,7 @@ class Game:
         return masks.to(self.device)
 
     def _run(self, block: Block, read: Read) -> Tensor:
-        """Evaluate distinct coalitions: (B, K, ...) for a block that all samples share, (K, ...) for single rows."""
+        """Evaluate coalitions: (B, K, ...) for those of every sample, (K, ...) for those of one each."""
         n_rows, dim = self.removal.n_rows, 1 if block.samples is None else 0
         block = block.against(n_rows)
         n_calls = len(block) * (self.n_samples if block.samples is None else 1)
@@ -355,7 +361,8 @@ class Game:
         return bar
 
     def _check_finite(self, values: Tensor) -> None:
-        if not bool(torch.isfinite(values).all()):
+        # A sum shows every NaN and infinity, and takes a fraction of the time; it can also overflow by itself.
+        if not isfinite(values.sum().item()) and not bool(torch.isfinite(values).all()):
             raise ValueError(
                 f"`model` must give finite values, got {int((~torch.isfinite(values)).sum())} NaN or infinite of "
                 f"{values.numel()}. Check the model on inputs where players are removed ({self.removal.description}); "
@@ -388,17 +395,20 @@ class Game:
             if self.rows_per_call < width and start < len(block):
                 parts.append(self._sweep(block[start:], read, bar))
                 break
-        return torch.cat(parts, dim=dim)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=dim)
 
     def _read(self, block: Block, read: Read) -> Tensor:
         """One forward pass, read: (B, K, ...) or (K, ...)."""
         n, k = (self.n_samples, len(block)) if block.samples is None else (len(block), 1)
-        samples = block.samples
-        if samples is None:
-            samples = torch.arange(self.n_samples, device=self.device).repeat_interleave(k)
-        values = read(self._model(self._setting.rows(block), self._setting.arguments(block)), samples)
+        values = read(self._model(self._setting.rows(block), self._setting.arguments(block)), block)
         if values.shape[:1] != (n * k,):
             raise ValueError(
                 f"`behavior` must return one value per row, got shape {tuple(values.shape)} for {n * k} rows."
             )
         return values.unflatten(0, (n, k)) if block.samples is None else values
+
+
+def _place_of_largest(scores: Tensor) -> Tensor:
+    """(N,) the place of the largest score in each row of (N, C), as a float; NaN if that score is not finite."""
+    largest, place = scores.max(dim=1)
+    return place + 0 * largest

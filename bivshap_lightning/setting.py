@@ -109,19 +109,15 @@ class Setting:
         """Further arguments of the model; tensors with a row per sample follow their samples."""
         n_samples = self.inputs[0].shape[0]
 
-        def repeat(value: Any) -> Any:
-            if not isinstance(value, Tensor) or value.dim() == 0 or value.shape[0] != n_samples:
-                return value
-            if block.samples is None:
-                return value.repeat_interleave(len(block), dim=0)
-            return value.index_select(0, block.samples)
+        def has_rows(value: Any) -> bool:
+            return isinstance(value, Tensor) and value.dim() > 0 and value.shape[0] == n_samples
 
-        return tuple(repeat(value) for value in self.extra)
+        return tuple(block.follow(value) if has_rows(value) else value for value in self.extra)
 
     def _perturb(self, block: Block, position: int) -> Tensor:
         """One input with absent players replaced: (B, K, ...) or (K, 1, ...)."""
         x, stand_in = self.inputs[position], self.removal.rows[position]
-        masks = block.masks[None] if block.samples is None else block.masks[:, None]
+        masks = block.masks if block.samples is None else block.masks[:, None]
         if block.samples is not None:
             x = x.index_select(0, block.samples)
             stand_in = stand_in if len(stand_in) == 1 else stand_in.index_select(0, block.samples)
@@ -135,7 +131,10 @@ class Setting:
             return torch.where(masks, x, stand_in)
         # One of the terms is exactly zero, so this is exact, and several times faster than `where` with broadcasting.
         keep = masks.view(torch.uint8).to(x.dtype)  # torch converts bytes in SIMD, bools one by one
-        return keep * x if self._removes_to_zero[position] else torch.addcmul((1 - keep) * stand_in, keep, x)
+        if not self._removes_to_zero[position]:
+            return torch.addcmul((1 - keep) * stand_in, keep, x)
+        kept: Tensor = keep.mul_(x) if len(keep) == len(x) else keep * x
+        return kept
 
     def _spread_over_elements(self, masks: Tensor, block: Block, position: int) -> Tensor:
         """Masks over players as masks over the elements of one input."""
