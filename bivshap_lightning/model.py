@@ -6,9 +6,10 @@ the caller's training run (evaluation mode, random number generators, buffers), 
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,9 @@ class Model:
         self._model = model
         self._call, self.method, self.link = _entrance(model)
         self._as_arrays, self._tables = as_arrays, tables
+        # What the first visit sees a module do, so that later ones need not guard against everything.
         self._mutable: list[tuple[nn.Module, str]] | None = None
+        self._draws_outside_torch: bool | None = None
 
     @property
     def is_regressor(self) -> bool:
@@ -132,7 +135,8 @@ class Model:
         """Within this context the model is in evaluation mode; afterwards no trace of the visit is left.
 
         The ``training`` flag of every submodule, every buffer, and the global random number generators of torch,
-        NumPy and Python are put back as they were, also after an error.
+        NumPy and Python are put back as they were, also after an error. Those of NumPy and Python take longer to keep
+        than a small network takes to run, so a module that leaves them alone on its first visit is trusted to go on so.
 
         Args:
             gradients: record gradients (towards inputs), even inside somebody else's inference mode. By default
@@ -141,7 +145,12 @@ class Model:
         with ExitStack() as stack:
             # Before CUDA has been used no parameter is on it, and looking through all of them takes its time.
             parameters = () if self.module is None or not torch.cuda.is_initialized() else self.module.parameters()
-            stack.enter_context(global_rngs_kept(p.device for p in parameters))
+            devices = {p.device for p in parameters}
+            is_touched = None
+            if self._draws_outside_torch is False:
+                stack.enter_context(_torch_rngs_kept(devices))
+            else:
+                is_touched = stack.enter_context(global_rngs_kept(devices))
             stack.enter_context(torch.inference_mode(not gradients))
             stack.enter_context(torch.set_grad_enabled(gradients))
             if self.module is not None:
@@ -149,6 +158,8 @@ class Model:
                 stack.enter_context(self._buffers_kept(self.module))
                 stack.enter_context(_norms_kept(self.module))
             yield
+            if self.module is not None and self._draws_outside_torch is None and is_touched is not None:
+                self._draws_outside_torch = is_touched()
 
     @contextmanager
     def _buffers_kept(self, module: nn.Module) -> Iterator[None]:
@@ -251,25 +262,39 @@ def _as_scores(output: Any, like: Tensor) -> Tensor:
 
 
 @contextmanager
-def global_rngs_kept(devices: Iterable[torch.device] = ()) -> Iterator[None]:
+def global_rngs_kept(devices: Iterable[torch.device] = ()) -> Iterator[Callable[[], bool]]:
     """Within this context anybody may draw random numbers; afterwards nobody can tell.
 
     Args:
         devices: whose generators are kept, besides the CPU's and those of NumPy and Python.
 
+    Yields:
+        A function that says whether NumPy's or Python's generator has been used in the meantime.
+
     Example:
-        >>> with global_rngs_kept():
+        >>> with global_rngs_kept() as is_touched:
         ...     first = torch.rand(1)
+        ...     is_touched()
+        False
         >>> bool(first == torch.rand(1))
         True
     """
-    numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
+    numpy_state, python_state = np.random.get_state(legacy=False), random.getstate()  # noqa: NPY002
+
+    def is_touched() -> bool:
+        numpy_now = np.random.get_state(legacy=False)  # noqa: NPY002
+        return random.getstate() != python_state or pickle.dumps(numpy_now) != pickle.dumps(numpy_state)
+
     try:
-        with torch.random.fork_rng(devices=sorted({d.index for d in devices if d.type == "cuda"})):
-            yield
+        with _torch_rngs_kept(devices):
+            yield is_touched
     finally:
         np.random.set_state(numpy_state)  # noqa: NPY002
         random.setstate(python_state)
+
+
+def _torch_rngs_kept(devices: Iterable[torch.device]) -> AbstractContextManager[None]:
+    return torch.random.fork_rng(devices=sorted({d.index for d in devices if d.type == "cuda"}))
 
 
 @contextmanager

@@ -60,6 +60,38 @@ def test_a_visit_leaves_no_trace(global_rng_untouched):
     assert torch.equal(gradient, torch.ones_like(gradient))
 
 
+def test_a_module_that_leaves_numpys_generator_alone_is_not_guarded_again(global_rng_untouched):
+    with torch.random.fork_rng():
+        model = Model(nn.Linear(3, 2))
+    for _ in range(2):
+        with model.visit():
+            model((torch.ones(1, 3),))
+            torch.rand(1)  # torch's own generator is kept on every visit
+    assert model._draws_outside_torch is False
+
+
+def test_black_boxes_are_guarded_on_every_visit(global_rng_untouched):
+    n_visits = 0
+
+    def changes_its_habits(x: np.ndarray) -> np.ndarray:
+        if n_visits:
+            np.random.rand(3)  # noqa: NPY002
+            random.random()
+        return x
+
+    model = Model(changes_its_habits, as_arrays=[True])
+    for n_visits in range(3):  # noqa: B007
+        with model.visit():
+            model((torch.ones(1, 3),))
+
+
+def test_a_first_visit_that_fails_teaches_nothing():
+    model = Model(nn.Linear(3, 2))
+    with pytest.raises(RuntimeError, match="mat1 and mat2"), model.visit():
+        model((torch.ones(1, 5),))
+    assert model._draws_outside_torch is None
+
+
 def test_training_goes_on_after_a_visit():
     """Buffers that a forward pass replaced in inference mode would make the next backward pass fail."""
     module = Meddler()

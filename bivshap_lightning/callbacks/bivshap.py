@@ -30,6 +30,7 @@ from bivshap_lightning.callbacks.lightning import (
 from bivshap_lightning.callbacks.output import Output, advice_on, summary_line
 from bivshap_lightning.callbacks.probe import CHUNK, Chunk, Probe
 from bivshap_lightning.explainers.bivariate import Method
+from bivshap_lightning.model import global_rngs_kept
 
 DEFAULT_BASELINES = ("kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation")
 ELSEWHERE = "the audit failed on another process, whose log says why"
@@ -268,7 +269,7 @@ class BivShapCallback(EitherCallback):
             self._probes.pop(stage, None)
             return own or RuntimeError(ELSEWHERE)
         audit = Audit(self.settings, pl_module.device, self.feature_names)
-        with torch.inference_mode(False), torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad(), global_rngs_kept([pl_module.device]):
             probe = self._chosen_probe(trainer, stage)
             if not probe.is_chosen:
                 return MisconfigurationException(
