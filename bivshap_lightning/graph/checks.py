@@ -88,8 +88,9 @@ def check_standard_error(standard_error: ArrayLike | None, n_players: int) -> Fl
         array([[0.]])
     """
     shape = (n_players, n_players)
-    given = np.zeros(shape) if standard_error is None else standard_error
-    errors = read_only_floats(given, "standard_error", shape=shape)
+    if standard_error is None:
+        return np.broadcast_to(np.float64(0), shape)  # one zero in memory, not F * F of them
+    errors = read_only_floats(standard_error, "standard_error", shape=shape)
     check_square(errors, "standard_error")
     if (errors < 0).any():
         place = np.argwhere(errors < 0)[0]
@@ -124,7 +125,9 @@ def check_names(names: Sequence[str] | None, n_players: int) -> tuple[str, ...]:
         >>> check_names(None, 3)
         ('0', '1', '2')
     """
-    names = tuple(map(str, range(n_players))) if names is None else tuple(names)
+    if names is None:
+        return tuple(map(str, range(n_players)))
+    names = tuple(names)
     for other in set(map(type, names)):
         if not issubclass(other, str):
             raise TypeError(f"`names` must be strings, got {other.__name__}. Convert each with str().")

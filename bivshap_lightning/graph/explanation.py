@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from bivshap_lightning.graph.checks import (
     import_pandas,
     read_only_floats,
 )
+from bivshap_lightning.graph.deciding import CONFIDENCE, decide_all
 from bivshap_lightning.graph.redundancy import RedundancyGraph, RedundancyRule
 from bivshap_lightning.graph.storage import read_record, write_record
 from bivshap_lightning.graph.together import Ranking, RankingMethod, rank_all
@@ -69,6 +69,10 @@ class ExplanationGraph:
     standard_error: FloatArray
     provenance: Mapping[str, Any]
 
+    # Several metrics, tables and pictures ask the same of one graph; weights never change, so answers are kept.
+    _rankings: dict[tuple[bool, RankingMethod], Ranking]
+    _redundancies: dict[tuple[float, RedundancyRule, float], RedundancyGraph]
+
     def __init__(
         self,
         weights: ArrayLike,
@@ -87,7 +91,11 @@ class ExplanationGraph:
             shapley=None if shapley is None else read_only_floats(shapley, "shapley", shape=floats.shape[:1]),
             standard_error=check_standard_error(standard_error, len(floats)),
             provenance=check_provenance(provenance),
+            _rankings={},
+            _redundancies={},
         )
+        if standard_error is None:
+            vars(self)["is_estimated"] = False  # known without a look at all the zeros
 
     def __repr__(self) -> str:
         kind = "estimated" if self.is_estimated else "exact"
@@ -96,18 +104,12 @@ class ExplanationGraph:
             f"[{self.weights.min():.3g}, {self.weights.max():.3g}])"
         )
 
-    # Several metrics, tables and pictures ask the same of one graph; weights never change, so answers are kept.
-    @cached_property
-    def _rankings(self) -> dict[tuple[bool, RankingMethod], Ranking]:
-        return {}
-
-    @cached_property
-    def _redundancies(self) -> dict[tuple[float, RedundancyRule, float], RedundancyGraph]:
-        return {}
-
     def __getstate__(self) -> dict[str, Any]:
         """What is sent to other processes: the graph, without the answers kept."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _rankings={}, _redundancies={})
 
     @property
     def n_players(self) -> int:
@@ -119,7 +121,7 @@ class ExplanationGraph:
         """
         return len(self.weights)
 
-    @property
+    @cached_property
     def is_estimated(self) -> bool:
         """Whether any weight has a standard error above zero.
 
@@ -176,7 +178,7 @@ class ExplanationGraph:
         return order
 
     def redundancy(
-        self, gamma: float = 1e-5, *, rule: RedundancyRule = "noise", confidence: float = 0.95
+        self, gamma: float = 1e-5, *, rule: RedundancyRule = "noise", confidence: float = CONFIDENCE
     ) -> RedundancyGraph:
         """The redundancy graph H at threshold gamma.
 
@@ -195,32 +197,10 @@ class ExplanationGraph:
             >>> bool(h.adjacency[0, 1]), bool(h.undecided[1, 0])
             (True, True)
         """
-        key = (float(gamma), rule, confidence)
-        if key not in self._redundancies:
-            self._redundancies[key] = self._decide(*key)
-        return self._redundancies[key]
-
-    def _decide(self, gamma: float, rule: RedundancyRule, confidence: float) -> RedundancyGraph:
         check_choice(rule, RedundancyRule, "rule")
         if not 0 < confidence < 1:
             raise ValueError(f"`confidence` must lie between 0 and 1, got {confidence}. Try 0.95.")
-        gamma = check_gamma(gamma)
-        magnitude = np.abs(self.weights)
-        if rule == "paper" or not self.is_estimated:
-            redundant, undecided = magnitude <= gamma, None
-        else:
-            half_width = self.standard_error * -NormalDist().inv_cdf((1 - confidence) / 2)
-            redundant = magnitude + half_width <= gamma
-            undecided = ~redundant & (magnitude - half_width <= gamma)
-        np.fill_diagonal(redundant, False)
-        return RedundancyGraph(
-            redundant,
-            gamma,
-            rule=rule,
-            confidence=confidence if rule == "noise" else None,
-            undecided=undecided,
-            names=self.names,
-        )
+        return decide_all([self], check_gamma(gamma), rule=rule, confidence=confidence)[0]
 
     def density_curve(self, gammas: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
         """Density of H over gamma by the paper's rule, to choose gamma from.

@@ -16,6 +16,9 @@ DAMPING, PAGERANK_ROUNDS, PAGERANK_TOLERANCE = 0.85, 10, 1e-6
 
 HITS_ROUNDS = 1_000
 
+LARGE_WEIGHT = 40.0
+"""From here on softplus is the identity, to the last bit of a float64."""
+
 
 def positive_weights(weights: FloatArray) -> FloatArray:
     """`softplus(W)`, diagonal included: what the walk of the ranking runs on.
@@ -26,11 +29,12 @@ def positive_weights(weights: FloatArray) -> FloatArray:
         >>> positive_weights(np.zeros((1, 1))).round(4)
         array([[0.6931]])
     """
-    # In place and without np.logaddexp, which takes half as long again.
-    softplus: FloatArray = np.abs(weights)
-    np.exp(np.negative(softplus, out=softplus), out=softplus)
+    # One array, in place: np.logaddexp takes ten times as long, and more arrays cost more than what is done to them.
+    with np.errstate(over="ignore"):
+        softplus: FloatArray = np.exp(weights)
     np.log1p(softplus, out=softplus)
-    softplus += np.maximum(weights, 0.0)
+    if weights.max() > LARGE_WEIGHT:
+        np.copyto(softplus, weights, where=weights > LARGE_WEIGHT)
     return softplus
 
 
@@ -72,14 +76,14 @@ def pagerank(adjacency: FloatArray, restart: FloatArray | None = None) -> FloatA
         array([[0.5  , 0.5  ],
                [0.112, 0.888]])
     """
-    out_weight = adjacency.sum(axis=-1, keepdims=True)
-    walk = adjacency * (DAMPING / np.where(out_weight > 0, out_weight, 1.0))
+    out_weight = adjacency @ np.ones(adjacency.shape[-1])  # in a fraction of the time of a sum over the last axis
+    step = DAMPING / np.where(out_weight > 0, out_weight, 1.0)
     restart = np.ones(adjacency.shape[:-1]) if restart is None else restart
-    base = (1 - DAMPING * (out_weight[..., 0] > 0)) * (restart / restart.sum(axis=-1, keepdims=True))
+    base = (1 - DAMPING * (out_weight > 0)) * (restart / restart.sum(axis=-1, keepdims=True))
     scores = base
     is_settled = np.zeros((*base.shape[:-1], 1), dtype=np.bool_)
     for _ in range(PAGERANK_ROUNDS):
-        following = (scores[..., None, :] @ walk)[..., 0, :] + base * scores.sum(axis=-1, keepdims=True)
+        following = ((scores * step)[..., None, :] @ adjacency)[..., 0, :] + base * scores.sum(axis=-1, keepdims=True)
         following /= following.sum(axis=-1, keepdims=True)
         is_settled |= np.abs(following - scores).sum(axis=-1, keepdims=True) < PAGERANK_TOLERANCE
         if is_settled.all():
@@ -122,12 +126,17 @@ def tie_levels(values: FloatArray) -> NDArray[np.intp]:
         >>> tie_levels(np.array([0.1, 0.3, 0.1 + 1e-17]))
         array([1, 0, 1])
     """
-    descending = np.argsort(-values, axis=-1, kind="stable")
-    gaps = -np.diff(np.take_along_axis(values, descending, axis=-1), axis=-1)
-    is_gap = gaps > TIE_TOLERANCE * np.abs(values).max(axis=-1, keepdims=True)
+    descending, is_gap = _sorted_with_gaps(values)
     levels = np.zeros(values.shape, dtype=np.intp)
     np.put_along_axis(levels, descending[..., 1:], np.cumsum(is_gap, axis=-1), axis=-1)
     return levels
+
+
+def _sorted_with_gaps(values: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """(..., F) players by descending value, and (..., F - 1) whether one is above the next by more than a tie."""
+    descending = np.argsort(-values, axis=-1, kind="stable")
+    gaps = -np.diff(np.take_along_axis(values, descending, axis=-1), axis=-1)
+    return descending, gaps > TIE_TOLERANCE * np.abs(values).max(axis=-1, keepdims=True)
 
 
 def order_of(scores: FloatArray, tie_breaker: FloatArray | None = None) -> NDArray[np.intp]:
@@ -141,6 +150,9 @@ def order_of(scores: FloatArray, tie_breaker: FloatArray | None = None) -> NDArr
         >>> order_of(np.array([0.1, 0.3, 0.1]), np.array([1.0, 2.0, 3.0]))
         array([1, 2, 0])
     """
+    descending, is_gap = _sorted_with_gaps(scores)
+    if is_gap.all():
+        return descending
     levels = tie_levels(scores)
     if tie_breaker is not None:
         levels = levels * levels.shape[-1] + tie_levels(tie_breaker)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +22,7 @@ from bivshap_lightning.graph.checks import (
 )
 from bivshap_lightning.graph.ranking import tie_levels
 from bivshap_lightning.graph.storage import read_record, write_record
-from bivshap_lightning.graph.together import IndexArray, strong_components
+from bivshap_lightning.graph.together import Condensation, IndexArray, condense, stacks
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -56,6 +56,8 @@ class RedundancyGraph:
         confidence: As given.
         undecided: As given, all False if nothing is.
         names: As given.
+        n_redundant: How many edges there are.
+        n_undecided: How many the noise leaves undecided.
 
     Example:
         >>> h = RedundancyGraph([[False, True, True], [True, False, True], [False, False, False]], 1e-5)
@@ -71,6 +73,8 @@ class RedundancyGraph:
     confidence: float | None
     undecided: BoolArray
     names: tuple[str, ...]
+    n_redundant: int
+    n_undecided: int
 
     def __init__(
         self,
@@ -92,7 +96,7 @@ class RedundancyGraph:
             place = np.argwhere(flags & open_flags)[0].tolist()
             raise ValueError(f"`undecided` must not overlap `adjacency`, got both at {place}. Clear one of them.")
         check_choice(rule, RedundancyRule, "rule")
-        # A frozen instance has no setters; its attributes are filled in here once.
+        # A frozen instance has no setters; its attributes are filled in once.
         vars(self).update(
             adjacency=flags,
             gamma=check_gamma(gamma),
@@ -100,7 +104,16 @@ class RedundancyGraph:
             confidence=confidence,
             undecided=open_flags,
             names=check_names(names, len(flags)),
+            n_redundant=int(np.count_nonzero(flags)),
+            n_undecided=0 if undecided is None else int(np.count_nonzero(open_flags)),
         )
+
+    @classmethod
+    def of_checked(cls, **attributes: Any) -> "RedundancyGraph":
+        """A graph of attributes that were checked for many graphs at once, all of them given."""
+        graph = object.__new__(cls)
+        vars(graph).update(attributes)
+        return graph
 
     def __repr__(self) -> str:
         n_groups = len(self.groups)
@@ -120,7 +133,7 @@ class RedundancyGraph:
         """
         return len(self.adjacency)
 
-    @cached_property
+    @property
     def density(self) -> float:
         """Redundant edges as a share of the F (F - 1) possible ones, 0 to 1; 0 if there are none.
 
@@ -128,19 +141,9 @@ class RedundancyGraph:
             >>> RedundancyGraph([[False, True], [False, False]], 0).density
             0.5
         """
-        return int(np.count_nonzero(self.adjacency)) / max(self.n_players * (self.n_players - 1), 1)
+        return self.n_redundant / max(self.n_players * (self.n_players - 1), 1)
 
-    @cached_property
-    def n_undecided(self) -> int:
-        """How many edges the noise leaves undecided.
-
-        Example:
-            >>> RedundancyGraph([[False, True], [False, False]], 0).n_undecided
-            0
-        """
-        return int(np.count_nonzero(self.undecided))
-
-    @cached_property
+    @property
     def component_of(self) -> IndexArray:
         """(F,) the strongly connected component of each player, named after its smallest member.
 
@@ -148,21 +151,27 @@ class RedundancyGraph:
             >>> RedundancyGraph([[False, False, True], [False] * 3, [True, False, False]], 0).component_of
             array([0, 1, 0])
         """
-        return strong_components([self.adjacency])[0]
+        return self._condensation.component_of
+
+    @cached_property
+    def _condensation(self) -> Condensation:
+        return condense(self.adjacency)
 
     @staticmethod
-    def find_components(graphs: "Iterable[RedundancyGraph]") -> None:
-        """Look for the components of many graphs in one go, which is faster; each graph keeps its own.
+    def condense_all(graphs: "Sequence[RedundancyGraph]") -> list[Condensation]:
+        """The components and ends of many graphs, found in one go, which is faster. The graphs keep them.
 
         Example:
             >>> h = RedundancyGraph([[False, True], [True, False]], 0)
-            >>> RedundancyGraph.find_components([h])
-            >>> h.component_of
+            >>> RedundancyGraph.condense_all([h])[0].component_of
             array([0, 0])
         """
-        unknown = [h for h in dict.fromkeys(graphs) if "component_of" not in vars(h)]
-        for h, component_of in zip(unknown, strong_components([h.adjacency for h in unknown]), strict=True):
-            vars(h)["component_of"] = component_of
+        unknown = [h for h in dict.fromkeys(graphs) if "_condensation" not in vars(h)]
+        for places in stacks(h.adjacency.shape for h in unknown):
+            together = condense(np.stack([unknown[place].adjacency for place in places]))
+            for place, *condensation in zip(places, *together, strict=True):
+                vars(unknown[place])["_condensation"] = Condensation(*condensation)
+        return [h._condensation for h in graphs]
 
     @cached_property
     def components(self) -> tuple[Players, ...]:
@@ -270,13 +279,7 @@ class RedundancyGraph:
         return {}
 
     def _ends(self) -> tuple[Players, Players]:
-        """Players in components that edges only leave, and in those that edges only enter."""
-        component_of = self.component_of
-        crosses = self.adjacency & (component_of[:, None] != component_of)
-        leaves, enters = np.zeros((2, self.n_players), dtype=np.bool_)
-        leaves[component_of[crosses.any(axis=1)]] = True
-        enters[component_of[crosses.any(axis=0)]] = True
-        sources, sinks = (np.flatnonzero(ends[component_of]) for ends in (leaves & ~enters, enters & ~leaves))
+        sources, sinks = map(np.flatnonzero, self._condensation[1:])
         return tuple(sources.tolist()), tuple(sinks.tolist())
 
     @cached_property

@@ -26,10 +26,13 @@ ELEMENTS_PER_STACK = 2**20
 
 
 class Ranking(NamedTuple):
-    """What is known of a ranked graph: the (F,) scores, and the (F,) players by descending score."""
+    """What is known of a ranked graph, (F,) each."""
 
     scores: FloatArray
     order: IndexArray
+    """Players by descending score."""
+    places: IndexArray
+    """The place of each player in that order."""
 
 
 def rank_all(
@@ -45,12 +48,15 @@ def rank_all(
     """
     key = (personalized, method)
     unranked = [graph for graph in dict.fromkeys(graphs) if key not in graph._rankings]
-    for places in _stacks((graph.n_players, graph.shapley is None) for graph in unranked):
-        stack = [unranked[place] for place in places]
+    for chosen in stacks((graph.n_players, graph.shapley is None) for graph in unranked):
+        stack = [unranked[place] for place in chosen]
         shapley = None if stack[0].shapley is None else np.array([graph.shapley for graph in stack])
         adjacency = positive_weights(np.stack([graph.weights for graph in stack]))
         scores = _scores(adjacency, shapley, personalized=personalized, method=method)
-        for graph, *ranking in zip(stack, scores, order_of(scores, shapley), strict=True):
+        order = order_of(scores, shapley)
+        places = np.empty_like(order)
+        np.put_along_axis(places, order, np.arange(order.shape[1]), axis=1)
+        for graph, *ranking in zip(stack, scores, order, places, strict=True):
             graph._rankings[key] = Ranking(*ranking)
     return [graph._rankings[key] for graph in graphs]
 
@@ -69,42 +75,63 @@ def _scores(
     return pagerank(adjacency, restart_from(shapley))
 
 
-def strong_components(adjacencies: Sequence[BoolArray]) -> list[IndexArray]:
-    """The strongly connected component of each player, named after its smallest member, in each graph.
+class Condensation(NamedTuple):
+    """H with every strongly connected component taken as one, in terms of players: (..., F) each."""
+
+    component_of: IndexArray
+    """Named after its smallest member."""
+    is_source: BoolArray
+    """In a component that edges only leave."""
+    is_sink: BoolArray
+    """In a component that edges only enter."""
+
+
+def condense(adjacency: BoolArray) -> Condensation:
+    """The condensation of each of many graphs.
 
     Args:
-        adjacencies: (F, F) each.
-
-    Returns:
-        (F,) each.
+        adjacency: (..., F, F), diagonal False.
 
     Example:
-        >>> strong_components([np.array([[False, False, True], [False] * 3, [True, False, False]])])
-        [array([0, 1, 0])]
+        >>> ring, chain = [[0, 0, 1], [0, 0, 0], [1, 0, 0]], [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
+        >>> condensation = condense(np.array([ring, chain], dtype=np.bool_))
+        >>> condensation.component_of
+        array([[0, 1, 0],
+               [0, 1, 2]])
+        >>> condensation.is_sink
+        array([[False, False, False],
+               [False, False,  True]])
     """
     # Imported where it is used, like networkx: reading a stored graph should not take half a second.
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    components: dict[int, IndexArray] = {}
-    for stack in _stacks(adjacency.shape for adjacency in adjacencies):
-        edges = np.stack([adjacencies[place] for place in stack])
-        n_graphs, n_players, _ = edges.shape
-        n_nodes = n_graphs * n_players
-        # One graph of them all side by side: its components are theirs.
-        source, target = np.divmod(np.flatnonzero(edges), n_players)
-        target += source // n_players * n_players
-        ends = np.cumsum(np.bincount(source, minlength=n_nodes))
-        entries = (np.ones(len(target)), target, np.concatenate(([0], ends)))
-        _, labels = connected_components(csr_array(entries, shape=(n_nodes, n_nodes)), connection="strong")
-        smallest = np.empty(n_nodes, dtype=np.intp)
-        smallest[labels[::-1]] = np.arange(n_nodes)[::-1] % n_players  # of equal labels the last one is written
-        components.update(zip(stack, smallest[labels].reshape(n_graphs, n_players), strict=True))
-    return [components[place] for place in range(len(adjacencies))]
+    n_players, n_nodes = adjacency.shape[-1], adjacency[..., 0].size
+    # One graph of them all side by side: its components are theirs.
+    edges = np.flatnonzero(adjacency).astype(np.int32)  # SciPy's own index type
+    source = edges // n_players
+    target = edges + (source // n_players - source) * n_players
+    ends = np.cumsum(np.bincount(source, minlength=n_nodes))
+    entries = (np.ones(len(target)), target, np.concatenate(([0], ends)))
+    _, labels = connected_components(csr_array(entries, shape=(n_nodes, n_nodes)), connection="strong")
+    smallest = np.empty(n_nodes, dtype=np.intp)
+    smallest[labels[::-1]] = np.arange(n_nodes)[::-1] % n_players  # of equal labels the last one is written
+    left, entered = labels[source], labels[target]
+    crosses = left != entered
+    is_left, is_entered = np.zeros((2, n_nodes), dtype=np.bool_)
+    is_left[left[crosses]] = True
+    is_entered[entered[crosses]] = True
+    by_component = smallest, is_left & ~is_entered, is_entered & ~is_left
+    return Condensation(*(values[labels].reshape(adjacency.shape[:-1]) for values in by_component))
 
 
-def _stacks(kinds: Iterable[tuple[int, ...]]) -> Iterator[list[int]]:
-    """Places of items of one kind, which starts with F, as many at a time as go into one stack."""
+def stacks(kinds: Iterable[tuple[int, ...]]) -> Iterator[list[int]]:
+    """Places of items of one kind, which starts with F, as many at a time as go into one stack.
+
+    Example:
+        >>> list(stacks([(3,), (5,), (3,)]))
+        [[0, 2], [1]]
+    """
     alike: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
     for place, kind in enumerate(kinds):
         alike[kind].append(place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -16,7 +15,7 @@ from bivshap_lightning.graph.checks import check_choice, check_gamma
 from bivshap_lightning.metrics.inputs import Graphs, RankingOrGraph, existing_players, redundancy_inputs
 from bivshap_lightning.metrics.plotting import draw_maskings
 from bivshap_lightning.metrics.post_hoc import keeps_decision
-from bivshap_lightning.metrics.redundancy import STATISTICS, as_redundancy_graphs, components_of, describe, summarize
+from bivshap_lightning.metrics.redundancy import STATISTICS, Redundancies, describe, summarize
 from bivshap_lightning.metrics.results import (
     Convention,
     MetricResult,
@@ -61,8 +60,8 @@ def _directional_update(
 ) -> SampleScores:
     check_choice(convention, Convention, "convention")
     graphs = redundancy_inputs(game, ranking_or_graph)
-    redundancy = as_redundancy_graphs(graphs, gamma, convention)
-    sources, sinks = _sources_and_sinks(redundancy, game.n_players, convention)
+    redundancies = Redundancies.of(graphs, game.n_players, gamma, convention)
+    sources, sinks = _sources_and_sinks(redundancies.graphs, game.n_players, convention)
     present = {
         "mask_sinks": ~sinks,
         "keep_only_sources": sources | ~sources.any(dim=1, keepdim=True),
@@ -72,7 +71,7 @@ def _directional_update(
     masks = torch.stack([torch.ones_like(sinks), *(present[masking] for masking in MASKINGS)], dim=1)
     right = keeps_decision(game, masks)
     masked = (~masks & existing_players(game).cpu()[:, None]).sum(dim=2)
-    statistics = describe(redundancy, components_of(redundancy, game.n_players))
+    statistics = describe(redundancies)
     scores = {**statistics, "without_direction": ~(sources | sinks).any(dim=1)}
     for place, masking in enumerate(MASKINGS, start=1):
         scores[f"{masking}_accuracy"], scores[f"{masking}_masked"] = right[:, place], masked[:, place]
@@ -80,17 +79,20 @@ def _directional_update(
 
 
 def _sources_and_sinks(
-    redundancy: Sequence[RedundancyGraph], n_players: int, convention: Convention
+    graphs: Sequence[RedundancyGraph], n_players: int, convention: Convention
 ) -> tuple[Tensor, Tensor]:
     """Bool (B, F) each."""
-    flags = np.zeros((2, len(redundancy), n_players), dtype=np.bool_)
-    for flag, found in zip(
-        flags, zip(*(h.sources_and_sinks(convention) for h in redundancy), strict=True), strict=True
-    ):
-        samples = np.arange(len(found)).repeat([len(players) for players in found])
-        flag[samples, list(chain.from_iterable(found))] = True
-    sources, sinks = torch.from_numpy(flags)
-    return sources, sinks
+    is_source, is_sink = np.zeros((2, len(graphs), n_players), dtype=np.bool_)
+    if convention == "default":
+        for sample, condensation in enumerate(RedundancyGraph.condense_all(graphs)):
+            is_source[sample, : graphs[sample].n_players] = condensation.is_source
+            is_sink[sample, : graphs[sample].n_players] = condensation.is_sink
+    else:
+        for sample, h in enumerate(graphs):
+            sources, sinks = h.sources_and_sinks(convention)
+            is_source[sample, list(sources)] = True
+            is_sink[sample, list(sinks)] = True
+    return torch.from_numpy(is_source), torch.from_numpy(is_sink)
 
 
 def _directional_compute(totals: Totals) -> dict[str, Tensor]:

@@ -64,10 +64,29 @@ def ranked_places(game: Game, ranking: RankingOrGraph, *, personalized: bool = F
             "`ranking_or_graph` must rank the players, got RedundancyGraph. Pass the ExplanationGraph that it "
             "was made from, or scores."
         )
-    order = np.tile(np.arange(game.n_players), (game.n_samples, 1))
-    for row, ranking in zip(order, rank_all(graphs, personalized=personalized), strict=True):
-        row[: len(ranking.order)] = ranking.order
-    return _invert(torch.from_numpy(order).to(game.device))
+    rankings = rank_all(graphs, personalized=personalized)
+    places = numbered_from([ranking.places for ranking in rankings], game.n_players)
+    return torch.from_numpy(places).to(game.device)
+
+
+def numbered_from(rows: Sequence[NDArray[np.intp]], n_players: int) -> NDArray[np.intp]:
+    """Numbers of each sample's players, (B, F); players that a sample lacks go by their own.
+
+    Args:
+        rows: B of them, as long as the sample has players.
+        n_players: F of the game.
+
+    Example:
+        >>> numbered_from([np.array([1, 0]), np.array([2, 1, 0])], 3)
+        array([[1, 0, 2],
+               [2, 1, 0]])
+    """
+    if all(len(row) == n_players for row in rows):
+        return np.stack(rows)
+    numbers = np.tile(np.arange(n_players), (len(rows), 1))
+    for sample, row in enumerate(rows):
+        numbers[sample, : len(row)] = row
+    return numbers
 
 
 def redundancy_inputs(game: Game, graphs: RankingOrGraph) -> list[Graph]:
@@ -122,7 +141,7 @@ def _as_graphs(game: Game, value: Any) -> list[Graph]:
                 f"`ranking_or_graph` must hold graphs only, got {type(graph).__name__} for sample {sample}. "
                 "Pass all samples as graphs or all as scores."
             )
-        if graph.n_players != n_players:
+        if len(graph.names) != n_players:
             raise ValueError(
                 f"`ranking_or_graph` must be of the same game, got a graph of {graph.n_players} players for sample "
                 f"{sample}, which has {n_players}. Explain the same inputs with the same `feature_mask`."
@@ -170,12 +189,8 @@ def _places_of_scores(game: Game, scores: Tensor) -> Tensor:
     # Players that a sample lacks have the highest indices, so a stable sort leaves them behind all others.
     lacking = ~existing_players(game).cpu()
     order = scores.masked_fill(lacking, -torch.inf).argsort(dim=1, descending=True, stable=True)
-    return _invert(order.to(game.device))
-
-
-def _invert(order: Tensor) -> Tensor:
-    """Places of players from players by place."""
-    places = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    order = order.to(game.device)
+    places = torch.arange(game.n_players, device=game.device).expand_as(order)
     return torch.empty_like(order).scatter_(1, order, places)
 
 

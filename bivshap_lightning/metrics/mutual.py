@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,15 +15,13 @@ from bivshap_lightning.game import Game
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.checks import check_choice, check_gamma
 from bivshap_lightning.graph.together import rank_all
-from bivshap_lightning.metrics.inputs import Graph, Graphs, RankingOrGraph, redundancy_inputs
+from bivshap_lightning.metrics.inputs import Graph, Graphs, RankingOrGraph, numbered_from, redundancy_inputs
 from bivshap_lightning.metrics.plotting import draw_curve, draw_point
 from bivshap_lightning.metrics.post_hoc import keeps_decision
 from bivshap_lightning.metrics.redundancy import (
     STATISTICS,
-    as_redundancy_graphs,
-    components_of,
+    Redundancies,
     describe,
-    sizes_of,
     summarize,
 )
 from bivshap_lightning.metrics.results import (
@@ -39,7 +36,7 @@ from bivshap_lightning.metrics.sample_metric import SampleMetric
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-IntArray = NDArray[np.int64]
+IntArray = NDArray[np.intp]
 
 N_LEVELS = 11
 """Shares of a group that stay: 0, 0.1, ..., 1."""
@@ -91,15 +88,13 @@ def _mutual_update(
 ) -> SampleScores:
     check_choice(convention, Convention, "convention")
     graphs = redundancy_inputs(game, ranking_or_graph)
-    redundancy = as_redundancy_graphs(graphs, gamma, convention)
-    components = components_of(redundancy, game.n_players)
-    members = _Members.of(components)
-    kept = members.kept(n_draws, seed, at_least=1 if convention == "default" else 0)
-    representatives = members.representatives(_places(graphs, members))
+    redundancies = Redundancies.of(graphs, game.n_players, gamma, convention)
+    kept = _kept(redundancies, n_draws, seed, at_least=1 if convention == "default" else 0)
+    stays = torch.from_numpy(_turns(redundancies, _places(graphs, redundancies)) == 0)
     whole = torch.ones(game.n_samples, 1, game.n_players, dtype=torch.bool)
-    right = keeps_decision(game, torch.cat([whole, representatives[:, None], kept.flatten(1, 2)], dim=1))
-    statistics = describe(redundancy, components)
-    removable = (~representatives).sum(dim=1)
+    right = keeps_decision(game, torch.cat([whole, stays[:, None], kept.flatten(1, 2)], dim=1))
+    statistics = describe(redundancies)
+    removable = (~stays).sum(dim=1)
     return {
         **statistics,
         "accuracy_with_representatives": right[:, 1],
@@ -110,75 +105,49 @@ def _mutual_update(
     }
 
 
-def _places(graphs: Sequence[Graph], members: _Members) -> IntArray:
+def _places(graphs: Sequence[Graph], redundancies: Redundancies) -> IntArray:
     """(B, F): the place of each player in the ranking of its G; of an H, which ranks nobody, its number."""
-    n_samples, n_players = members.shape
+    n_samples, n_players = redundancies.size_of.shape
     places = np.tile(np.arange(n_players), (n_samples, 1))
     # Ranking takes time, and without groups is for nothing.
-    ranked = {s: graph for s in np.unique(members.samples).tolist() if isinstance(graph := graphs[s], ExplanationGraph)}
-    orders = [ranking.order for ranking in rank_all(list(ranked.values()))]
-    if orders:
-        counts = [len(order) for order in orders]
-        samples = np.repeat(list(ranked), counts)
-        places[samples, np.concatenate(orders)] = np.concatenate([np.arange(count) for count in counts])
+    samples = np.flatnonzero((redundancies.size_of > 1).any(axis=1)).tolist()
+    ranked = {sample: graph for sample in samples if isinstance(graph := graphs[sample], ExplanationGraph)}
+    if ranked:
+        rankings = rank_all(list(ranked.values()))
+        places[list(ranked)] = numbered_from([ranking.places for ranking in rankings], n_players)
     return places
 
 
-@dataclass(frozen=True)
-class _Members:
-    """The M members of all groups of all samples in one row, so that no loop runs over groups.
+def _kept(redundancies: Redundancies, n_draws: int, seed: int, *, at_least: int) -> Tensor:
+    """Which players stay: bool (B, draws, levels, F). Players without a group always do.
 
-    Attributes:
-        shape: (B, F).
-        samples: (M,) whose member.
-        players: (M,) which player.
-        groups: (M,) the group, numbered through over all samples.
-        sizes: (G,) of the groups.
+    The members that stay are consecutive in a random order, which is closed to a circle. Draws start at equal
+    distances on it, so that over the draws every member stays about equally often. The order is one of player
+    numbers and depends on the seed only, so samples get the same draws in whatever batch they come; NumPy
+    guarantees the raw stream, so also on every machine and release.
     """
+    n_players = redundancies.size_of.shape[1]
+    order = np.argsort(np.random.PCG64(seed).random_raw(n_players), kind="stable")
+    turn, size = (
+        a.astype(np.int32)[:, None, None] for a in (_turns(redundancies, np.argsort(order)), redundancies.size_of)
+    )
+    ahead = turn - np.arange(n_draws, dtype=np.int32)[:, None, None] * size // n_draws
+    ahead += size * (ahead < 0)
+    n_kept = np.arange(N_LEVELS, dtype=np.int32)[:, None] * size // (N_LEVELS - 1)
+    least = np.where(size > 1, np.int32(at_least), np.int32(1))
+    return torch.from_numpy(ahead < np.maximum(n_kept, least))
 
-    shape: tuple[int, int]
-    samples: IntArray
-    players: IntArray
-    groups: IntArray
-    sizes: IntArray
 
-    @classmethod
-    def of(cls, components: NDArray[np.intp]) -> _Members:
-        samples, players = np.nonzero(sizes_of(components) > 1)
-        names = samples * components.shape[1] + components[samples, players]
-        _, groups, sizes = np.unique(names, return_inverse=True, return_counts=True)
-        return cls(components.shape, samples, players, groups, sizes)
-
-    def kept(self, n_draws: int, seed: int, *, at_least: int) -> Tensor:
-        """Which players stay: bool (B, draws, levels, F). Players without a group always do.
-
-        The members that stay are consecutive in a random order, which is closed to a circle. Draws start at equal
-        distances on it, so that over the draws every member stays about equally often. The order is one of player
-        numbers and depends on the seed only, so samples get the same draws in whatever batch they come; NumPy
-        guarantees the raw stream, so also on every machine and release.
-        """
-        keys = np.random.PCG64(seed).random_raw(self.shape[1])
-        size, turn = np.ones((2, *self.shape), dtype=np.int32)
-        size[self.samples, self.players] = self.sizes[self.groups]
-        turn[self.samples, self.players] = self._turns(keys[self.players])
-        size, turn = size[:, None, None], turn[:, None, None]
-        start = np.arange(n_draws, dtype=np.int32)[:, None, None] * size // n_draws
-        n_kept = np.arange(N_LEVELS, dtype=np.int32)[:, None] * size // (N_LEVELS - 1)
-        least = np.where(size > 1, np.int32(at_least), np.int32(1))
-        return torch.from_numpy((turn - start) % size < np.maximum(n_kept, least))
-
-    def representatives(self, places: IntArray) -> Tensor:
-        """Who stays when each group keeps its member of the best place: bool (B, F)."""
-        stays = np.ones(self.shape, dtype=np.bool_)
-        stays[self.samples, self.players] = self._turns(places[self.samples, self.players]) == 0
-        return torch.from_numpy(stays)
-
-    def _turns(self, keys: NDArray[Any]) -> IntArray:
-        """(M,) how many members of the same group have smaller keys."""
-        order = np.lexsort((keys, self.groups))
-        turns = np.empty_like(order)
-        turns[order] = np.arange(len(order)) - (self.sizes.cumsum() - self.sizes).repeat(self.sizes)
-        return turns
+def _turns(redundancies: Redundancies, places: IntArray) -> IntArray:
+    """(B, F): how many members of its component come before each player, by places, (F,) or (B, F)."""
+    component_of, numbers = redundancies.component_of, np.arange(redundancies.component_of.shape[1])
+    by_component = np.argsort(component_of * len(numbers) + places, axis=1)
+    turns = np.empty_like(by_component)
+    np.put_along_axis(turns, by_component, numbers, axis=1)
+    sizes = np.where(component_of == numbers, redundancies.size_of, 0)
+    n_before = sizes.cumsum(axis=1) - sizes
+    turns -= np.take_along_axis(n_before, component_of, axis=1)
+    return turns
 
 
 def _mutual_compute(totals: Totals) -> dict[str, Tensor]:

@@ -1,5 +1,7 @@
 """Many graphs at once against scikit-network and networkx, which take them one by one."""
 
+from statistics import NormalDist
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -8,8 +10,9 @@ from hypothesis import strategies as st
 from sknetwork.ranking import PageRank
 
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph, together
-from bivshap_lightning.graph.ranking import order_of, pagerank, tie_levels
-from bivshap_lightning.graph.together import rank_all, strong_components
+from bivshap_lightning.graph.deciding import decide_all
+from bivshap_lightning.graph.ranking import order_of, pagerank, positive_weights, tie_levels
+from bivshap_lightning.graph.together import rank_all
 
 SIZES = (5, 1, 8, 5, 2, 8, 5)
 
@@ -101,30 +104,78 @@ def test_one_graph_without_values_among_many_cannot_restart():
         rank_all(explanation_graphs(), personalized=True)
 
 
-# Components
+# Redundancy and components
+
+
+def noisy_graphs(*, seed=0):
+    """Graphs of several sizes, by turns exact and estimated, with weights and noise around a threshold of 0.25."""
+    rng = np.random.default_rng(seed)
+    graphs = []
+    for place, n in enumerate(SIZES * 2):
+        off_diagonal = 1 - np.eye(n)
+        weights = rng.integers(-3, 4, size=(n, n)) / 8 * off_diagonal
+        noise = rng.choice([0.0, 0.02, 0.2], size=(n, n)) * off_diagonal if place % 2 else None
+        graphs.append(ExplanationGraph(weights, standard_error=noise, names=[f"p{k}" for k in range(n)]))
+    return graphs
+
+
+@pytest.mark.usefixtures("stacked")
+@pytest.mark.parametrize("rule", ["noise", "paper"])
+def test_edges_decided_together_equal_those_decided_one_by_one(rule):
+    gamma, z = 0.25, NormalDist().inv_cdf(0.975)
+    graphs = noisy_graphs()
+    for graph, h in zip(graphs, decide_all(graphs, gamma, rule=rule), strict=True):
+        for i, j in np.ndindex(graph.weights.shape):
+            half_width = z * graph.standard_error[i, j] if rule == "noise" else 0.0
+            low, high = abs(graph.weights[i, j]) - half_width, abs(graph.weights[i, j]) + half_width
+            assert h.adjacency[i, j] == (i != j and high <= gamma)
+            assert h.undecided[i, j] == (i != j and low <= gamma < high)
+        assert (h.gamma, h.rule, h.names) == (gamma, rule, graph.names)
+        assert h.confidence == (0.95 if rule == "noise" else None)
+        assert (h.n_redundant, h.n_undecided) == (h.adjacency.sum(), h.undecided.sum())
+        assert h is graph.redundancy(gamma, rule=rule)
+        again = RedundancyGraph(h.adjacency, gamma, undecided=h.undecided, names=h.names)
+        assert (again.n_redundant, again.n_undecided, again.density) == (h.n_redundant, h.n_undecided, h.density)
+        for array in (h.adjacency, h.undecided):
+            assert array.dtype == np.bool_
+            with pytest.raises(ValueError, match="read-only"):
+                array[0, 0] = True
 
 
 @pytest.mark.usefixtures("stacked")
 @pytest.mark.parametrize("density", [0.0, 0.1, 0.3, 1.0])
-def test_components_of_graphs_side_by_side_equal_those_of_networkx(density):
+def test_graphs_condensed_together_equal_those_of_networkx(density):
     rng = np.random.default_rng(0)
     adjacencies = [(rng.random((n, n)) < density) & ~np.eye(n, dtype=bool) for n in SIZES * 3]
-    for adjacency, component_of in zip(adjacencies, strong_components(adjacencies), strict=True):
-        graph = nx.from_numpy_array(adjacency, create_using=nx.DiGraph)
-        expected = {player: min(members) for members in nx.strongly_connected_components(graph) for player in members}
-        assert component_of.tolist() == [expected[player] for player in range(len(adjacency))]
+    found = RedundancyGraph.condense_all([RedundancyGraph(adjacency, 0) for adjacency in adjacencies])
+    for adjacency, condensation in zip(adjacencies, found, strict=True):
+        quotient = nx.condensation(nx.from_numpy_array(adjacency, create_using=nx.DiGraph))
+        for node, members in quotient.nodes(data="members"):
+            n_in, n_out = quotient.in_degree(node), quotient.out_degree(node)
+            for player in members:
+                assert condensation.component_of[player] == min(members)
+                assert condensation.is_source[player] == (n_out > 0 and n_in == 0)
+                assert condensation.is_sink[player] == (n_in > 0 and n_out == 0)
 
 
 def test_components_found_together_are_kept():
     ring, chain = np.roll(np.eye(4, dtype=bool), 1, axis=1), np.eye(3, k=1, dtype=bool)
     graphs = [RedundancyGraph(matrix, 0) for matrix in (ring, chain)]
-    RedundancyGraph.find_components([*graphs, graphs[0]])
-    kept = [h.component_of for h in graphs]
-    assert [component_of.tolist() for component_of in kept] == [[0, 0, 0, 0], [0, 1, 2]]
-    RedundancyGraph.find_components(graphs)
-    assert all(h.component_of is before for h, before in zip(graphs, kept, strict=True))
+    kept = RedundancyGraph.condense_all([*graphs, graphs[0]])
+    assert kept[2] is kept[0]
+    assert [h.component_of.tolist() for h in graphs] == [[0, 0, 0, 0], [0, 1, 2]]
+    assert all(found is before for found, before in zip(RedundancyGraph.condense_all(graphs), kept, strict=False))
     assert graphs[0].groups == ((0, 1, 2, 3),)
+    assert (graphs[1].sources, graphs[1].sinks) == ((0,), (2,))
 
 
 def test_no_graphs_have_no_answers():
-    assert rank_all([]) == strong_components([]) == []
+    assert rank_all([]) == decide_all([], 0.0) == RedundancyGraph.condense_all([]) == []
+
+
+# Weights beyond the reach of exp
+
+
+def test_softplus_of_large_weights_is_the_weight_itself():
+    weights = np.array([-1e6, -50.0, -1.0, 0.0, 39.9, 40.1, 700.0, 1e6])
+    np.testing.assert_allclose(positive_weights(weights), np.logaddexp(0, weights), rtol=1e-15)
