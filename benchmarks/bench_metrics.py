@@ -95,21 +95,10 @@ def make_graphs() -> list[ExplanationGraph]:
     return [ExplanationGraph(matrix) for matrix in matrices]
 
 
-def seconds(functions: Sequence[Callable[[], object]], repeats: int) -> np.ndarray:
-    """(repeats, functions) processor seconds, the functions taking turns."""
-    times = np.empty((repeats, len(functions)))
-    for turn in times:
-        for column, function in enumerate(functions):
-            start = time.process_time()
-            function()
-            turn[column] = time.process_time() - start
-    return times
-
-
 def measure(
     metrics: Sequence[Metric], game: RecordingGame, model: RecordingModel, graphs: list[ExplanationGraph], repeats: int
 ) -> tuple[int, np.ndarray]:
-    """Rows of one update of all the metrics, and the seconds of each column in each turn."""
+    """Rows of one update of all the metrics, and the processor seconds of each column in each turn."""
     game.questions, model.rows, model.is_recording = [], [], True
     update(metrics, game, graphs)
     model.is_recording = False
@@ -124,10 +113,15 @@ def measure(
         for question in questions:
             question()
 
-    # A copy keeps no answers, so that every turn starts from weights alone.
-    copies = iter([copy.deepcopy(graphs) for _ in range(repeats)])
-    columns = (bare, ask, lambda: update(metrics, game, graphs), lambda: update(metrics, game, next(copies)))
-    return sum(map(len, rows)), seconds(columns, repeats)
+    times = np.empty((repeats, len(COLUMNS)))
+    for turn in times:
+        fresh = copy.deepcopy(graphs)  # a copy keeps no answers: it starts from weights alone
+        columns = (bare, ask, lambda: update(metrics, game, graphs), lambda fresh=fresh: update(metrics, game, fresh))
+        for column, function in enumerate(columns):
+            start = time.process_time()
+            function()
+            turn[column] = time.process_time() - start
+    return sum(map(len, rows)), times
 
 
 def update(metrics: Sequence[Metric], game: Game, graphs: list[ExplanationGraph]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 from torch import Tensor
@@ -99,8 +100,21 @@ class Explanation:
         )
 
     def graphs(self, names: Sequence[str] | None = None) -> list[ExplanationGraph]:
-        """The graph G of every sample."""
-        return [self.graph(index, names) for index in range(len(self))]
+        """The graph G of every sample; without other names always the same ones, which keep what they are asked."""
+        if names is None:
+            return list(self._graphs)
+        on_cpu = self._on_cpu()
+        return [on_cpu.graph(index, names) for index in range(len(self))]
+
+    @cached_property
+    def _graphs(self) -> tuple[ExplanationGraph, ...]:
+        on_cpu = self._on_cpu()
+        return tuple(on_cpu.graph(index) for index in range(len(self)))
+
+    def _on_cpu(self) -> Explanation:
+        """The same with all tensors fetched from their device, in one go each."""
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
+        return replace(self, **{name: tensor.detach().cpu() for name, tensor in tensors.items()})
 
     def mean_graph(self, indices: Sequence[int] | None = None, names: Sequence[str] | None = None) -> ExplanationGraph:
         """The mean graph over a subgroup of samples, such as a class; by default over all.

@@ -8,6 +8,9 @@ from sklearn.ensemble import RandomForestClassifier
 
 from bivshap_lightning import BivariateShapley, Game
 from bivshap_lightning.explainers import default_budget
+from bivshap_lightning.graph import together
+from bivshap_lightning.graph.ranking import pagerank
+from bivshap_lightning.metrics import DeletionAUC, InsertionAUC, PostHocAccuracy
 from tests.oracles import Unanimity
 
 
@@ -110,6 +113,31 @@ def test_mean_graph_of_a_subgroup():
     mean = explanation.mean_graph([0, 2, 5])
     np.testing.assert_allclose(mean.weights, explanation.bivariate[[0, 2, 5]].mean(dim=0).T)
     np.testing.assert_allclose(explanation.mean_graph().shapley, explanation.shapley.mean(dim=0))
+
+
+def test_an_explanation_keeps_its_graphs():
+    x = torch.rand(3, 4, dtype=torch.float64)
+    explanation = BivariateShapley(lambda x: x.prod(dim=1), behavior="output").attribute(x)
+    graphs = explanation.graphs()
+    assert [a is b for a, b in zip(graphs, explanation.graphs(), strict=True)] == [True] * 3
+    graphs.clear()  # a list of the caller's own
+    assert len(explanation.graphs()) == 3
+    for index, graph in enumerate(explanation.graphs()):
+        np.testing.assert_array_equal(graph.weights, explanation.graph(index).weights)
+        np.testing.assert_array_equal(graph.standard_error, np.zeros((4, 4)))
+        assert graph.provenance == explanation.graph(index).provenance
+    assert [graph.names for graph in explanation.graphs(list("abcd"))] == [("a", "b", "c", "d")] * 3
+
+
+def test_metrics_that_judge_one_explanation_rank_its_graphs_once(monkeypatch):
+    n_ranked = []
+    monkeypatch.setattr(together, "pagerank", lambda adjacency: n_ranked.append(len(adjacency)) or pagerank(adjacency))
+    x = torch.rand(3, 4, dtype=torch.float64)
+    shapley = BivariateShapley(lambda x: x.prod(dim=1), behavior="output")
+    game, explanation = Game(shapley.model, x, behavior="output"), shapley.attribute(x)
+    for metric in (InsertionAUC(), DeletionAUC(), PostHocAccuracy()):
+        metric.update(game, explanation)
+    assert n_ranked == [3]
 
 
 def test_explaining_a_game_equals_attributing_its_parts():
