@@ -80,15 +80,16 @@ def pagerank(adjacency: FloatArray, restart: FloatArray | None = None) -> FloatA
     step = DAMPING / np.where(out_weight > 0, out_weight, 1.0)
     restart = np.ones(adjacency.shape[:-1]) if restart is None else restart
     base = (1 - DAMPING * (out_weight > 0)) * (restart / restart.sum(axis=-1, keepdims=True))
-    scores = base
+    scores, mass = base, base.sum(axis=-1, keepdims=True)
     is_settled = np.zeros((*base.shape[:-1], 1), dtype=np.bool_)
     for _ in range(PAGERANK_ROUNDS):
-        following = ((scores * step)[..., None, :] @ adjacency)[..., 0, :] + base * scores.sum(axis=-1, keepdims=True)
+        following = ((scores * step)[..., None, :] @ adjacency)[..., 0, :]
+        following += base * mass
         following /= following.sum(axis=-1, keepdims=True)
         is_settled |= np.abs(following - scores).sum(axis=-1, keepdims=True) < PAGERANK_TOLERANCE
         if is_settled.all():
             break
-        scores = np.where(is_settled, scores, following)
+        scores, mass = np.where(is_settled, scores, following) if is_settled.any() else following, 1.0
     total: FloatArray = scores / scores.sum(axis=-1, keepdims=True)
     return total
 

@@ -81,8 +81,9 @@ def numbered_from(rows: Sequence[NDArray[np.intp]], n_players: int) -> NDArray[n
         array([[1, 0, 2],
                [2, 1, 0]])
     """
-    if all(len(row) == n_players for row in rows):
-        return np.stack(rows)
+    joined = np.concatenate(rows)
+    if len(joined) == len(rows) * n_players:
+        return joined.reshape(len(rows), n_players)
     numbers = np.tile(np.arange(n_players), (len(rows), 1))
     for sample, row in enumerate(rows):
         numbers[sample, : len(row)] = row
