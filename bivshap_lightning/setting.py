@@ -21,9 +21,13 @@ from bivshap_lightning.model import Model
 from bivshap_lightning.players import Players, make_players
 from bivshap_lightning.removal import Removal
 
-# Input elements per forward pass when nobody says otherwise: large enough to keep a device busy, small enough for
-# the activations of a convolutional network to fit into ordinary memory.
-ELEMENTS_PER_CALL = {"cpu": 2**18, "other": 2**23}
+# How much goes into one forward pass on a CPU when nobody says otherwise. What a network makes of a row should stay in
+# the processor's cache: on images, feature maps of too many rows take twice as long.
+ELEMENTS_OF_A_TABLE = 2**20
+ROWS_OF_A_TABLE = 2**13
+
+# Other devices have more to do at once than a CPU.
+TIMES_A_CPU = 2**5
 
 
 @dataclass
@@ -90,10 +94,12 @@ class Setting:
     def rows_per_call(self, perturbations_per_eval: int | None) -> int:
         """How many rows go into one forward pass: so many per sample, or as many as suit the device."""
         if perturbations_per_eval is None:
-            budget = ELEMENTS_PER_CALL.get(self.inputs[0].device.type, ELEMENTS_PER_CALL["other"])
-            if all(x.dim() <= 2 for x in self.inputs):
-                budget *= 4  # rows of a table do not blow up into feature maps
-            return max(1, budget // max(1, sum(x[0].numel() for x in self.inputs)))
+            scale = 1 if self.inputs[0].device.type == "cpu" else TIMES_A_CPU
+            n_elements = max(1, sum(x[0].numel() for x in self.inputs))
+            if self.model.module is None:  # an estimator takes its time to begin, and what it makes of a row is small
+                return max(1, scale * ELEMENTS_OF_A_TABLE // n_elements)
+            budget = min(_elements_per_call(x) for x in self.inputs)
+            return max(1, scale * min(budget // n_elements, ROWS_OF_A_TABLE))
         if perturbations_per_eval < 1:
             raise ValueError(
                 f"`perturbations_per_eval` must be at least 1, got {perturbations_per_eval}. "
@@ -146,6 +152,13 @@ class Setting:
         ids = (ids if block.samples is None else ids.index_select(0, block.samples))[:, None]
         shape = torch.broadcast_shapes(masks.shape[:2], ids.shape[:2])
         return masks.expand(*shape, -1).gather(2, ids.expand(*shape, -1))
+
+
+def _elements_per_call(x: Tensor) -> int:
+    """Input elements that a network should see at once, the fewer the more it makes of each."""
+    if x.dim() > 2:
+        return 2**18 if x.dim() == 3 else 2**17
+    return ELEMENTS_OF_A_TABLE if x.is_floating_point() else 2**15  # a code becomes an embedding
 
 
 def _encoded(values: Any, tables: Sequence[Table | None], argument: str) -> list[Any]:

@@ -308,6 +308,41 @@ def test_non_finite_values_of_coalitions_are_refused():
         game(all_coalitions(2)[None])
 
 
+def test_values_whose_sum_overflows_are_finite_all_the_same():
+    huge = torch.full((2, 3), 1e38)
+    game = Game(lambda x: x.amax(dim=1), huge, behavior="output")
+    assert torch.equal(game(all_coalitions(3)[None, 1:]), torch.full((2, 7), 1e38))
+
+
+def test_a_class_that_removal_rules_out_altogether_has_probability_zero():
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([x[:, 0].log(), x[:, 1] - 3, x[:, 1] - 4], dim=1)
+
+    game = Game(model, torch.ones(2, 2), link="softmax", target=torch.tensor([0, 1]))
+    masks = torch.tensor([[[True, True], [False, True]]])  # without the first player a logit is minus infinity
+    assert game.predict(masks).tolist() == [[0, 1], [0, 1]]
+    assert game(masks)[0, 1] == 0
+    torch.testing.assert_close(game(masks)[1, 1], torch.tensor(1.0).sigmoid())
+
+
+@pytest.mark.parametrize(
+    ("inputs", "n_rows"),
+    [
+        (torch.ones(2, 8), 8192),  # a table, as many rows as stay in a cache
+        (torch.ones(2, 4096), 256),
+        (torch.ones(2, 16, dtype=torch.long), 2048),  # tokens
+        (torch.ones(2, 8, 16), 2048),  # a series, or embedded tokens
+        (torch.ones(2, 1, 8, 8), 2048),  # an image
+        (torch.ones(2, 3, 512, 512), 1),
+    ],
+)
+def test_networks_see_as_many_rows_at_once_as_suit_the_kind_of_input(inputs, n_rows):
+    module = Counter(lambda x: x.float().flatten(1)[:, :2])
+    assert Game(module, inputs).rows_per_call == n_rows
+    if inputs.dim() == 2:
+        assert Game(lambda x: x.double()[:, :2], inputs).rows_per_call == 2**20 // inputs.shape[1]
+
+
 def test_bad_masks_are_refused():
     game = Game(network(), torch.randn(2, 6, dtype=torch.float64))
     with pytest.raises(TypeError, match=r"`masks` must be bool \(1 or 2, K, 6\), got torch.float32"):
