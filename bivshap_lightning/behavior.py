@@ -187,6 +187,23 @@ class Behavior:
         return self.name == "logit" and scores.shape[1] > 1
 
 
+def place_of_largest(scores: Tensor) -> Tensor:
+    """Where each row has its largest score, as a float so that a score that is not finite shows.
+
+    Args:
+        scores: (N, C).
+
+    Returns:
+        (N,) in the dtype of the scores; NaN where the largest one is NaN or infinite.
+
+    Example:
+        >>> place_of_largest(torch.tensor([[0.0, 2.0], [torch.nan, 1.0]]))
+        tensor([1., nan])
+    """
+    largest, place = scores.max(dim=1)
+    return place + 0 * largest
+
+
 def resolve_target(
     target: Any,
     scores: Tensor,

@@ -17,7 +17,15 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from bivshap_lightning.behavior import Behavior, BehaviorFunction, BehaviorName, Link, detect_link, resolve_target
+from bivshap_lightning.behavior import (
+    Behavior,
+    BehaviorFunction,
+    BehaviorName,
+    Link,
+    detect_link,
+    place_of_largest,
+    resolve_target,
+)
 from bivshap_lightning.coalitions import Block, unique
 from bivshap_lightning.model import is_out_of_memory
 from bivshap_lightning.setting import Setting
@@ -201,7 +209,7 @@ class Game:
             return self._is_near_the_whole(masks)
         if self.behavior.link == "softmax" and self.removal.n_rows == 1:
             # The likeliest class has the largest score, which keeps NaN and infinity visible to the check of values.
-            return self._evaluate(masks, lambda scores, block: _place_of_largest(scores)).long()
+            return self._evaluate(masks, lambda scores, block: place_of_largest(scores)).long()
         p = self._evaluate(masks, lambda scores, block: self.behavior.probabilities(scores))
         target = self.target.repeat_interleave(p.shape[1])
         labels_are_independent = self.behavior.link == "sigmoid" and self.n_outputs > 1
@@ -406,9 +414,3 @@ class Game:
                 f"`behavior` must return one value per row, got shape {tuple(values.shape)} for {n * k} rows."
             )
         return values.unflatten(0, (n, k)) if block.samples is None else values
-
-
-def _place_of_largest(scores: Tensor) -> Tensor:
-    """(N,) the place of the largest score in each row of (N, C), as a float; NaN if that score is not finite."""
-    largest, place = scores.max(dim=1)
-    return place + 0 * largest
