@@ -39,7 +39,9 @@ def pack(masks: Tensor) -> Tensor:
         (..., ceil(F / 64)) int64, equal exactly where the masks are.
     """
     n_missing = -masks.shape[-1] % 64
-    eights = (pad(masks, (0, n_missing)) if n_missing else masks.contiguous()).view(torch.int64)
+    whole = pad(masks, (0, n_missing)) if n_missing else masks.contiguous()
+    # Words start at multiples of eight bytes, which a part of somebody's tensor may not.
+    eights = (whole.clone() if whole.storage_offset() % 8 else whole).view(torch.int64)
     # A mask of eight players is a number with a bit at every multiple of 8. Times the constant, which moves each of
     # them to a bit of its own in the highest byte, without a carry from below.
     octets = (eights * 0x0102040810204080) >> 56

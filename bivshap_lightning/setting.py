@@ -96,7 +96,7 @@ class Setting:
         if perturbations_per_eval is None:
             scale = 1 if self.inputs[0].device.type == "cpu" else TIMES_A_CPU
             n_elements = max(1, sum(x[0].numel() for x in self.inputs))
-            if self.model.module is None:  # an estimator takes its time to begin, and what it makes of a row is small
+            if self.model.method is not None:  # an estimator takes its time to begin, and makes little of a row
                 return max(1, scale * ELEMENTS_OF_A_TABLE // n_elements)
             budget = min(_elements_per_call(x) for x in self.inputs)
             return max(1, scale * min(budget // n_elements, ROWS_OF_A_TABLE))
@@ -136,7 +136,8 @@ class Setting:
         if x.dtype == torch.bool:
             return torch.where(masks, x, stand_in)
         # One of the terms is exactly zero, so this is exact, and several times faster than `where` with broadcasting.
-        keep = masks.view(torch.uint8).to(x.dtype)  # torch converts bytes in SIMD, bools one by one
+        # torch converts bytes in SIMD, bools one by one. Always a copy, because it is written to.
+        keep = masks.view(torch.uint8).to(x.dtype, copy=True)
         if not self._removes_to_zero[position]:
             return torch.addcmul((1 - keep) * stand_in, keep, x)
         kept: Tensor = keep.mul_(x) if len(keep) == len(x) else keep * x

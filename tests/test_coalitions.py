@@ -57,6 +57,15 @@ def test_an_empty_set_of_players_is_refused():
         unique(torch.ones(1, 2, 0, dtype=torch.bool))
 
 
+@pytest.mark.parametrize("n", [64, 128])
+@pytest.mark.parametrize("offset", [0, 3, 8])
+def test_masks_may_lie_anywhere_in_a_larger_tensor(n, offset):
+    storage = torch.rand(offset + 2 * n, generator=torch.Generator().manual_seed(0)) < 0.5
+    masks = storage[offset:].view(2, n)
+    assert torch.equal(pack(masks), pack(masks.clone()))
+    assert torch.equal(pack(masks.T.contiguous().T), pack(masks))
+
+
 def test_words_tell_all_players_apart():
     n = 130
     masks = torch.cat([torch.zeros(1, n, dtype=torch.bool), torch.eye(n, dtype=torch.bool)])

@@ -339,8 +339,22 @@ def test_a_class_that_removal_rules_out_altogether_has_probability_zero():
 def test_networks_see_as_many_rows_at_once_as_suit_the_kind_of_input(inputs, n_rows):
     module = Counter(lambda x: x.float().flatten(1)[:, :2])
     assert Game(module, inputs).rows_per_call == n_rows
-    if inputs.dim() == 2:
-        assert Game(lambda x: x.double()[:, :2], inputs).rows_per_call == 2**20 // inputs.shape[1]
+    assert Game(module.forward, inputs).rows_per_call == n_rows
+
+
+def test_estimators_see_more_rows_at_once():
+    model = LogisticRegression().fit(np.eye(4), [0, 0, 1, 1])
+    assert Game(model, np.eye(4)).rows_per_call == 2**18
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32])
+def test_masks_of_the_caller_are_left_alone(dtype):
+    inputs = torch.full((2, 64), 3).to(dtype)
+    masks = torch.rand(2, 5, 64, generator=torch.Generator().manual_seed(0)) < 0.5
+    before = masks.clone()
+    game = Game(lambda x: x.double().sum(dim=1), inputs, behavior="output")
+    assert torch.equal(game(masks), 3.0 * before.sum(dim=2))
+    assert torch.equal(masks.view(torch.uint8), before.view(torch.uint8))  # torch takes any byte but 0 for True
 
 
 def test_bad_masks_are_refused():
