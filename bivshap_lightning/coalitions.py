@@ -40,8 +40,10 @@ def pack(masks: Tensor) -> Tensor:
     """
     n_missing = -masks.shape[-1] % 64
     whole = pad(masks, (0, n_missing)) if n_missing else masks.contiguous()
-    # Words start at multiples of eight bytes, which a part of somebody's tensor may not.
-    eights = (whole.clone() if whole.storage_offset() % 8 else whole).view(torch.int64)
+    if any(n_bytes % 8 for n_bytes in (whole.storage_offset(), *whole.stride()[:-1])):
+        # A part of somebody's tensor need not start at multiples of eight bytes, as words do.
+        whole = whole.clone(memory_format=torch.contiguous_format)
+    eights = whole.view(torch.int64)
     # A mask of eight players is a number with a bit at every multiple of 8. Times the constant, which moves each of
     # them to a bit of its own in the highest byte, without a carry from below.
     octets = (eights * 0x0102040810204080) >> 56
@@ -119,9 +121,9 @@ class Block:
         return Block(self.masks[..., part, :], *rest)
 
     def follow(self, values: Tensor) -> Tensor:
-        """What each of B samples has, (B, ...), once for each of its rows."""
+        """What each of B samples has, (B, ...), once for each of its rows; a copy, which a model may write to."""
         if self.samples is None:
-            return values[:, None].expand(-1, len(self), *values.shape[1:]).flatten(0, 1)
+            return values.repeat_interleave(len(self), dim=0)
         return values.index_select(0, self.samples)
 
     def against(self, n_rows: int) -> Block:

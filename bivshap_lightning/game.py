@@ -208,7 +208,7 @@ class Game:
         if is_value or self.target.is_floating_point():
             return self._is_near_the_whole(masks)
         if self.behavior.link == "softmax" and self.removal.n_rows == 1:
-            # The likeliest class has the largest score, which keeps NaN and infinity visible to the check of values.
+            # The likeliest class has the largest score. If that is NaN or infinite, the check of values will see it.
             return self._evaluate(masks, lambda scores, block: place_of_largest(scores)).long()
         p = self._evaluate(masks, lambda scores, block: self.behavior.probabilities(scores))
         target = self.target.repeat_interleave(p.shape[1])

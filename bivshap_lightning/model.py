@@ -135,8 +135,10 @@ class Model:
         """Within this context the model is in evaluation mode; afterwards no trace of the visit is left.
 
         The ``training`` flag of every submodule, every buffer, and the global random number generators of torch,
-        NumPy and Python are put back as they were, also after an error. Those of NumPy and Python take longer to keep
-        than a small network takes to run, so a module that leaves them alone on its first visit is trusted to go on so.
+        NumPy and Python are put back as they were, also after an error. Two things are settled by the first visit:
+        which buffers of a module can change, and whether it draws from NumPy's or Python's generator, whose states
+        take longer to keep than a small network takes to run. Whoever must not rely on that puts
+        :func:`global_rngs_kept` around all visits, as explainers and the callback do.
 
         Args:
             gradients: record gradients (towards inputs), even inside somebody else's inference mode. By default

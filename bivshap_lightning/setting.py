@@ -27,7 +27,7 @@ ELEMENTS_OF_A_TABLE = 2**20
 ROWS_OF_A_TABLE = 2**13
 
 # Other devices have more to do at once than a CPU.
-TIMES_A_CPU = 2**5
+TIMES_A_CPU = 2**6
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Setting:
             if self.model.method is not None:  # an estimator takes its time to begin, and makes little of a row
                 return max(1, scale * ELEMENTS_OF_A_TABLE // n_elements)
             budget = min(_elements_per_call(x) for x in self.inputs)
-            return max(1, scale * min(budget // n_elements, ROWS_OF_A_TABLE))
+            return max(1, min(scale * budget // n_elements, scale * ROWS_OF_A_TABLE))
         if perturbations_per_eval < 1:
             raise ValueError(
                 f"`perturbations_per_eval` must be at least 1, got {perturbations_per_eval}. "

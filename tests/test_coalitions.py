@@ -64,6 +64,8 @@ def test_masks_may_lie_anywhere_in_a_larger_tensor(n, offset):
     masks = storage[offset:].view(2, n)
     assert torch.equal(pack(masks), pack(masks.clone()))
     assert torch.equal(pack(masks.T.contiguous().T), pack(masks))
+    wider = torch.cat([masks, masks[:, :3]], dim=1)
+    assert torch.equal(pack(wider[:1, :n]), pack(masks[:1]))
 
 
 def test_words_tell_all_players_apart():

@@ -155,6 +155,18 @@ def test_additional_arguments_follow_their_samples():
     ].tolist() == [1.5, 0.5, 100.5]
 
 
+@pytest.mark.parametrize("b", [1, 3])
+def test_a_model_may_write_to_its_additional_arguments(b):
+    def model(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return x.sum(dim=1) * weight.view(-1).mul_(2)
+
+    inputs, weight = torch.ones(b, 2), torch.ones(b)
+    game = Game(model, inputs, additional_forward_args=weight, behavior="output")
+    assert game(torch.tensor([[[True, True]]])).tolist() == [[4.0]] * b
+    assert game(torch.tensor([[[True, True], [True, False]]])).tolist() == [[4.0, 2.0]] * b
+    assert torch.equal(weight, torch.ones(b))
+
+
 def test_elements_without_a_player_always_stay():
     game = Game(lambda x: x.sum(dim=1), torch.tensor([[1.0, 10.0, 100.0]]), behavior="output",
                 feature_mask=torch.tensor([[0, -1, 1]]))  # fmt: skip
@@ -340,6 +352,13 @@ def test_networks_see_as_many_rows_at_once_as_suit_the_kind_of_input(inputs, n_r
     module = Counter(lambda x: x.float().flatten(1)[:, :2])
     assert Game(module, inputs).rows_per_call == n_rows
     assert Game(module.forward, inputs).rows_per_call == n_rows
+
+
+@pytest.mark.parametrize(("shape", "n_rows"), [((8,), 2**19), ((3, 224, 224), 55), ((1, 10**6), 16)])
+def test_other_devices_see_more_rows_at_once(shape, n_rows):
+    game = Game(Counter(lambda x: x.flatten(1)[:, :2]), torch.ones(1, 4))
+    game._setting.inputs = (torch.empty(2, *shape, device="meta"),)
+    assert game._setting.rows_per_call(None) == n_rows
 
 
 def test_estimators_see_more_rows_at_once():

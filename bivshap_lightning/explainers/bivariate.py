@@ -13,6 +13,7 @@ from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.reduced import Estimate, ReducedGame
 from bivshap_lightning.explainers.trees import explain_trees
 from bivshap_lightning.game import Game
+from bivshap_lightning.model import global_rngs_kept
 
 Method = Literal["auto", "exact", "trees", "sampling", "kernel"]
 Purpose = Literal["redundancy", "weights"]
@@ -145,7 +146,8 @@ class BivariateShapley:
         method = self._choose(game, reduced.n_players, budget)
         self._check_budget(method, reduced.n_players, budget, game.removal.n_rows, n_evaluations)
         spent = game.n_evaluations.clone()
-        estimate = self._estimate(method, reduced, budget)
+        with global_rngs_kept([game.device]):
+            estimate = self._estimate(method, reduced, budget)
         bivariate = reduced.restore(estimate.bivariate, estimate.null_column)
         error = reduced.restore(estimate.bivariate_error, estimate.null_column_error)
         return Explanation(

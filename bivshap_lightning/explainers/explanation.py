@@ -100,7 +100,11 @@ class Explanation:
         )
 
     def graphs(self, names: Sequence[str] | None = None) -> list[ExplanationGraph]:
-        """The graph G of every sample; without other names always the same ones, which keep what they are asked."""
+        """The graph G of every sample.
+
+        Without other names they are made once and kept, as long as the explanation is: several metrics that judge it
+        then rank them once.
+        """
         if names is None:
             return list(self._graphs)
         on_cpu = self._on_cpu()
@@ -110,6 +114,10 @@ class Explanation:
     def _graphs(self) -> tuple[ExplanationGraph, ...]:
         on_cpu = self._on_cpu()
         return tuple(on_cpu.graph(index) for index in range(len(self)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is sent to other processes: the explanation, without the graphs kept."""
+        return {name: value for name, value in vars(self).items() if name != "_graphs"}
 
     def _on_cpu(self) -> Explanation:
         """The same with all tensors fetched from their device, in one go each."""

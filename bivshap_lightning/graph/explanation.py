@@ -69,9 +69,10 @@ class ExplanationGraph:
     standard_error: FloatArray
     provenance: Mapping[str, Any]
 
-    # Several metrics, tables and pictures ask the same of one graph; weights never change, so answers are kept.
-    _rankings: dict[tuple[bool, RankingMethod], Ranking]
-    _redundancies: dict[tuple[float, RedundancyRule, float], RedundancyGraph]
+    if TYPE_CHECKING:  # no fields of the dataclass
+        # Several metrics, tables and pictures ask the same of one graph; weights never change, so answers are kept.
+        _rankings: dict[tuple[bool, RankingMethod], Ranking]
+        _redundancies: dict[tuple[float, RedundancyRule, float], RedundancyGraph]
 
     def __init__(
         self,

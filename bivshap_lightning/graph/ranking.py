@@ -127,8 +127,11 @@ def tie_levels(values: FloatArray) -> NDArray[np.intp]:
         >>> tie_levels(np.array([0.1, 0.3, 0.1 + 1e-17]))
         array([1, 0, 1])
     """
-    descending, is_gap = _sorted_with_gaps(values)
-    levels = np.zeros(values.shape, dtype=np.intp)
+    return _levels(*_sorted_with_gaps(values))
+
+
+def _levels(descending: NDArray[np.intp], is_gap: NDArray[np.bool_]) -> NDArray[np.intp]:
+    levels = np.zeros_like(descending)
     np.put_along_axis(levels, descending[..., 1:], np.cumsum(is_gap, axis=-1), axis=-1)
     return levels
 
@@ -154,7 +157,7 @@ def order_of(scores: FloatArray, tie_breaker: FloatArray | None = None) -> NDArr
     descending, is_gap = _sorted_with_gaps(scores)
     if is_gap.all():
         return descending
-    levels = tie_levels(scores)
+    levels = _levels(descending, is_gap)
     if tie_breaker is not None:
         levels = levels * levels.shape[-1] + tie_levels(tie_breaker)
     return np.argsort(levels, axis=-1, kind="stable")

@@ -108,7 +108,9 @@ def condense(adjacency: BoolArray) -> Condensation:
 
     n_players, n_nodes = adjacency.shape[-1], adjacency[..., 0].size
     # One graph of them all side by side: its components are theirs.
-    edges = np.flatnonzero(adjacency).astype(np.int32)  # SciPy's own index type
+    edges = np.flatnonzero(adjacency)
+    if adjacency.size < 2**31:
+        edges = edges.astype(np.int32)  # SciPy's own index type, wherever it is enough
     source = edges // n_players
     target = edges + (source // n_players - source) * n_players
     ends = np.cumsum(np.bincount(source, minlength=n_nodes))

@@ -1,5 +1,8 @@
 """The front door: which method is chosen, what it may cost, what is refused, and what a result says of itself."""
 
+import pickle
+import random
+
 import numpy as np
 import pytest
 import torch
@@ -127,6 +130,30 @@ def test_an_explanation_keeps_its_graphs():
         np.testing.assert_array_equal(graph.standard_error, np.zeros((4, 4)))
         assert graph.provenance == explanation.graph(index).provenance
     assert [graph.names for graph in explanation.graphs(list("abcd"))] == [("a", "b", "c", "d")] * 3
+
+
+def test_an_explanation_travels_without_its_graphs():
+    explanation = BivariateShapley(total, behavior="output").attribute(ones(4, 3))
+    n_bytes = len(pickle.dumps(explanation))
+    graphs = explanation.graphs()
+    assert len(pickle.dumps(explanation)) == n_bytes
+    again = pickle.loads(pickle.dumps(explanation)).graphs()
+    np.testing.assert_array_equal(again[0].weights, graphs[0].weights)
+
+
+class Fickle(torch.nn.Module):
+    """Draws random numbers, to no effect, where a feature was removed: not on whole inputs."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if (x == 0).any():
+            np.random.rand(3)  # noqa: NPY002
+            random.random()
+        return x.prod(dim=1)
+
+
+@pytest.mark.parametrize("method", ["exact", "sampling", "kernel"])
+def test_nobody_can_tell_from_random_numbers_that_a_model_was_explained(method, global_rng_untouched):
+    BivariateShapley(Fickle(), method=method, behavior="output").attribute(ones(5))
 
 
 def test_metrics_that_judge_one_explanation_rank_its_graphs_once(monkeypatch):
