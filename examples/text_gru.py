@@ -143,7 +143,8 @@ def main() -> None:
     torch.set_num_threads(1)  # a small GRU is fastest so
     pl.seed_everything(0, workers=True, verbose=False)
     reviews = made_reviews(3000) if args.data is None else real_reviews(args.data)
-    counts = Counter(word for text, _ in reviews for word in set(split_words(text)))
+    # Without sets, whose order changes from run to run: it would decide between equally common words.
+    counts = Counter(word for text, _ in reviews for word in dict.fromkeys(split_words(text)))
     vocabulary = ["<pad>", "<unknown>", *(word for word, n in counts.most_common(10_000) if n > 1)]
     width = 32 if args.data is None else 64
     module = train(reviews, vocabulary, width=width, epochs=epochs, gamma=args.gamma)
