@@ -226,7 +226,7 @@ def _add_report(commands: Any) -> None:
 
 def _report(options: argparse.Namespace) -> int:
     from bivshap_lightning.gate import GateError, judge
-    from bivshap_lightning.webpage import render_failure, render_page
+    from bivshap_lightning.views.html import render_failure, render_page
 
     failure = verdict = None
     try:
@@ -260,7 +260,7 @@ def _add_tensorboard(commands: Any) -> None:
 
 
 def _tensorboard(options: argparse.Namespace) -> int:
-    from bivshap_lightning.panels import START_LINE
+    from bivshap_lightning.views import START_LINE
 
     if not Path(options.logdir).is_dir():
         return _fail(f"LOGDIR must be a folder, got {options.logdir}.", options.json)

@@ -22,11 +22,11 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from bivshap_lightning.audit.audit import Findings
 from bivshap_lightning.callbacks import BivShapCallback
-from bivshap_lightning.callbacks.audit import Findings
 from bivshap_lightning.gate import Verdict, judge
-from bivshap_lightning.panels import draw_image_graphs, render_png
-from bivshap_lightning.webpage import render_page
+from bivshap_lightning.views import draw_image_graphs, render_png
+from bivshap_lightning.views.html import render_page
 
 N_EPOCHS, N_TRAINING, SIDE = 3, 1400, 8
 PROBE_SIZE, GAMMA = 20, 1e-3

@@ -18,7 +18,7 @@ from sklearn.model_selection import train_test_split
 
 from bivshap_lightning import BivariateShapley, Explanation, ExplanationGraph, Game
 from bivshap_lightning.metrics import MutualRedundancyMasking
-from bivshap_lightning.panels import draw_graphs, render_png
+from bivshap_lightning.views import draw_graphs, render_png
 
 KIND = 1  # the wines to explain
 NEGLIGIBLE = 0.01  # a gain below one percent of what all features gain together counts as none

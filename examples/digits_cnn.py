@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from bivshap_lightning import BivariateShapley, Game
+from bivshap_lightning.game.players import Superpixels
 from bivshap_lightning.metrics import MutualRedundancyMasking
-from bivshap_lightning.panels import draw_image_graphs
-from bivshap_lightning.players import Superpixels
+from bivshap_lightning.views import draw_image_graphs
 
 
 class Digits(pl.LightningModule):

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from bivshap_lightning import ExplanationGraph, RedundancyGraph
 from bivshap_lightning.callbacks import BivShapCallback
-from bivshap_lightning.panels import draw_graphs
+from bivshap_lightning.views import draw_graphs
 
 
 class Wine(pl.LightningModule):

@@ -20,10 +20,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from bivshap_lightning import BivariateShapley, ExplanationGraph
 from bivshap_lightning.callbacks import BivShapCallback
-from bivshap_lightning.embedding import ZeroEmbedding
+from bivshap_lightning.game.embedding import ZeroEmbedding
+from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.graph import mean_by_name
-from bivshap_lightning.panels import draw_words
-from bivshap_lightning.players import Tokens
+from bivshap_lightning.views import draw_words
 
 SENTENCE = "The movie is the worst; surprisingly awful"
 PAD, UNKNOWN = 0, 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bivshap_lightning.report import checksum
+from bivshap_lightning.audit.record import checksum
 
 P = "bivshap/redundancy/"
 PLAYERS = ("a", "b", "c", "d")

@@ -15,7 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bivshap_lightning import __version__, cli
-from bivshap_lightning.report import checksum
+from bivshap_lightning.audit.record import checksum
 from tests.records import ARRAYS, P, npz, record, sealed, write
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -7,10 +7,10 @@ import sys
 import pytest
 import pytorch_lightning as pl
 
+from bivshap_lightning.audit.record import AUDIT_VERSION, KIND
 from bivshap_lightning.callbacks import BivShapCallback
 from bivshap_lightning.demo import GAMMA, PROBE_SIZE, RULES, loaders, train
 from bivshap_lightning.gate import judge, load_rules
-from bivshap_lightning.report import AUDIT_VERSION, KIND
 from tests.test_cli import call
 
 

@@ -12,9 +12,9 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
-from bivshap_lightning.behavior import BehaviorName
-from bivshap_lightning.callbacks.audit import Audit, Findings, Part, Settings
-from bivshap_lightning.callbacks.batches import Batch, Forward, has_interactions, understand
+from bivshap_lightning.audit.audit import Audit, Findings, Part, Settings
+from bivshap_lightning.audit.batches import Batch, Forward, has_interactions, understand
+from bivshap_lightning.audit.selection import CHUNK, Chunk, Probe
 from bivshap_lightning.callbacks.lightning import (
     EitherCallback,
     MisconfigurationException,
@@ -28,9 +28,9 @@ from bivshap_lightning.callbacks.lightning import (
     tensorboard_writers,
 )
 from bivshap_lightning.callbacks.output import Output, advice_on, summary_line
-from bivshap_lightning.callbacks.probe import CHUNK, Chunk, Probe
 from bivshap_lightning.explainers.bivariate import Method
-from bivshap_lightning.model import global_rngs_kept
+from bivshap_lightning.game.behavior import BehaviorName
+from bivshap_lightning.game.model import global_rngs_kept
 
 DEFAULT_BASELINES = ("kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation")
 ELSEWHERE = "the audit failed on another process, whose log says why"

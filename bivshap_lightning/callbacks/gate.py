@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import torch
 
-from bivshap_lightning.callbacks.audit import Findings
+from bivshap_lightning.audit.audit import Findings
+from bivshap_lightning.audit.record import AUDIT_VERSION, KIND, load_arrays
 from bivshap_lightning.callbacks.bivshap import BivShapCallback
 from bivshap_lightning.callbacks.lightning import (
     EitherCallback,
@@ -20,7 +21,6 @@ from bivshap_lightning.callbacks.output import arrays_of
 from bivshap_lightning.gate import GateError, Rule, Verdict, judge
 from bivshap_lightning.gate.evidence import load_record
 from bivshap_lightning.gate.rules import as_rules
-from bivshap_lightning.report import AUDIT_VERSION, KIND, load_arrays
 
 TAG = "bivshap/gate/passed"
 

@@ -1,6 +1,6 @@
 """`bivshap audit`: the audit of a trained model as a job of its own, which can be killed and started again.
 
-Finished chunks of samples are kept beside the record until it is written (:mod:`~bivshap_lightning.callbacks.journal`).
+Finished chunks of samples are kept beside the record until it is written (:mod:`~bivshap_lightning.audit.chunk_store`).
 All work is a validation or test epoch of a Lightning Trainer with the same callback as in training, so everything a
 Trainer can do (several processes, precision, accelerators) is done by it.
 """
@@ -25,22 +25,22 @@ from typing import TYPE_CHECKING, Any
 from tqdm.auto import tqdm
 
 import bivshap_lightning
-from bivshap_lightning.callbacks.arguments import Arguments, Ingredients
-from bivshap_lightning.callbacks.audit import Audit, Part
-from bivshap_lightning.callbacks.batches import Forward
+from bivshap_lightning.audit.audit import Audit, Part
+from bivshap_lightning.audit.batches import Forward
+from bivshap_lightning.audit.chunk_store import Journal
+from bivshap_lightning.audit.record import software_versions
+from bivshap_lightning.audit.selection import Chunk, Probe
 from bivshap_lightning.callbacks.bivshap import ELSEWHERE, BivShapCallback
 from bivshap_lightning.callbacks.checkpoint import AuditError, Checkpoint
-from bivshap_lightning.callbacks.journal import Journal
 from bivshap_lightning.callbacks.lightning import (
     MisconfigurationException,
     gather_objects,
     is_sharded,
     rank_zero_only,
 )
-from bivshap_lightning.callbacks.probe import Chunk, Probe
+from bivshap_lightning.callbacks.offline_arguments import Arguments, Ingredients
 from bivshap_lightning.gate import GateError, load_rules
 from bivshap_lightning.gate.evidence import load_record
-from bivshap_lightning.report import software_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -250,7 +250,7 @@ def _trainer(made: Ingredients, audit: OfflineAudit, folder: Path) -> Any:
 
 
 def _write_report(folder: Path, options: Namespace) -> None:
-    from bivshap_lightning.webpage import render_page
+    from bivshap_lightning.views.html import render_page
 
     page = render_page(folder / RECORD, options.rules, options.against)
     (folder / REPORT).write_text(page, encoding="utf-8")

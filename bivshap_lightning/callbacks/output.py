@@ -14,12 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bivshap_lightning.callbacks.audit import OURS, ExplainedSample, Findings, Settings
+from bivshap_lightning.audit.audit import OURS, ExplainedSample, Findings, Settings
+from bivshap_lightning.audit.record import MAX_CLASSES, hardest_first, save_audit, software_versions
 from bivshap_lightning.gate.measures import Graph, class_metrics, estimate
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
 from bivshap_lightning.graph.averaging import mean_of_class
-from bivshap_lightning.panels import Panels
-from bivshap_lightning.report import MAX_CLASSES, hardest_first, save_audit, software_versions
+from bivshap_lightning.views import Panels
 
 AFFORDABLE_SHARE = 0.1
 """Of an epoch; an audit that takes more is told what to turn down."""

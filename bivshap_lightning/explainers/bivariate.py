@@ -6,14 +6,14 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from bivshap_lightning.behavior import BehaviorFunction, BehaviorName, Link
 from bivshap_lightning.explainers import kernel, sampling
 from bivshap_lightning.explainers.exact import explain_exactly
 from bivshap_lightning.explainers.explanation import Explanation
-from bivshap_lightning.explainers.reduced import Estimate, ReducedGame
+from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
 from bivshap_lightning.explainers.trees import explain_trees
 from bivshap_lightning.game import Game
-from bivshap_lightning.model import global_rngs_kept
+from bivshap_lightning.game.behavior import BehaviorFunction, BehaviorName, Link
+from bivshap_lightning.game.model import global_rngs_kept
 
 Method = Literal["auto", "exact", "trees", "sampling", "kernel"]
 Purpose = Literal["redundancy", "weights"]
@@ -38,14 +38,14 @@ class BivariateShapley:
         method: how values are found. "exact" enumerates all coalitions of the players that are not null. "trees" is
             exact for tree ensembles of any size and asks the model for nothing: forests explained by their
             probability, boosted trees by their margin ("logit"), regressions by their output (see
-            :mod:`bivshap_lightning.trees`). "sampling" follows random orders; it sees an exact zero as a zero.
+            :mod:`bivshap_lightning.game.trees`). "sampling" follows random orders; it sees an exact zero as a zero.
             "kernel" fits a regression; its weights are closer to the truth at the same cost, its zeros are only small.
             "auto" is exact wherever trees can be read or enumeration costs no more than the budget, and otherwise what
             suits the ``purpose``.
         behavior: what is explained: "probability", "logit", "log_odds", "loss" (negative), "output", or a function
             of (scores (N, C), target (N,)).
         seed: start of the random design. The same seed gives the same coalitions for any number of samples.
-        link: what the model's scores mean, see :mod:`bivshap_lightning.behavior`.
+        link: what the model's scores mean, see :mod:`bivshap_lightning.game.behavior`.
         purpose: what "auto" serves when it cannot be exact: "redundancy" (sampling) or "weights" (kernel).
         exact_limit: the most non-null players that are enumerated.
         orders: "chained" lets one order serve all players; "independent" is the paper's literal loop.

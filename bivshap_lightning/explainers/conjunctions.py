@@ -18,7 +18,7 @@ import math
 import torch
 from torch import Tensor
 
-from bivshap_lightning.explainers.reduced import Estimate
+from bivshap_lightning.explainers.null_players import Estimate
 
 # Sums below this share of all that went into them are rounding: they are zero.
 ROUNDING = 1e-13

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from bivshap_lightning.coalitions import all_coalitions
-from bivshap_lightning.explainers.reduced import Estimate, ReducedGame
+from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
+from bivshap_lightning.game.coalitions import all_coalitions
 
 
 def explain_exactly(game: ReducedGame) -> Estimate:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from bivshap_lightning.explainers.exact import explain_exactly
-from bivshap_lightning.explainers.reduced import Estimate, ReducedGame
+from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
 
 # Elements of the (orders, n, n) precedence tensor held at once.
 BLOCK_ELEMENTS = 2**24

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from bivshap_lightning.explainers.conjunctions import ConjunctionSum
-from bivshap_lightning.explainers.reduced import Estimate, ReducedGame
-from bivshap_lightning.trees import LEAF, TreeEnsemble
+from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
+from bivshap_lightning.game.trees import LEAF, TreeEnsemble
 
 # Walkers that take a step together: enough to keep a device busy, few enough to stay in a processor's cache.
 WALKERS = 2**16

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
+from bivshap_lightning.audit.record import AUDIT_VERSION, FIELDS, KIND, load_arrays, load_audit
 from bivshap_lightning.gate.graphs import class_graphs, sample_graphs
 from bivshap_lightning.gate.measures import (
     CLASS_NUMBERS,
@@ -26,7 +27,6 @@ from bivshap_lightning.gate.measures import (
 )
 from bivshap_lightning.gate.rules import ALL_CLASSES, DRIFTS, GateError, is_number
 from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.report import AUDIT_VERSION, FIELDS, KIND, load_arrays, load_audit
 
 COMPARED = ("players", "removal", "behavior", "gamma", "target")
 """Configuration that must agree before two records may be compared."""
@@ -38,8 +38,8 @@ class Evidence:
     """A record whose structure, types and ranges have been checked.
 
     Args:
-        record: the path of its JSON file, or what :func:`~bivshap_lightning.report.load_audit` returns. Drift needs
-            arrays, which are found by the path or stand in the record as "arrays".
+        record: the path of its JSON file, or what :func:`~bivshap_lightning.audit.record.load_audit` returns. Drift
+            needs arrays, which are found by the path or stand in the record as "arrays".
         source: what messages call it.
 
     Raises:

@@ -19,8 +19,8 @@ def sample_graphs(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> list[
     """G of every sample.
 
     Args:
-        record: as :func:`~bivshap_lightning.report.load_audit` returns it, checked by `Evidence`.
-        arrays: as :func:`~bivshap_lightning.report.load_arrays` returns them.
+        record: as :func:`~bivshap_lightning.audit.record.load_audit` returns it, checked by `Evidence`.
+        arrays: as :func:`~bivshap_lightning.audit.record.load_arrays` returns them.
 
     Raises:
         GateError: The arrays are not those of these samples.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bivshap_lightning.report import checksum
+from bivshap_lightning.audit.record import checksum
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -17,7 +17,7 @@ Example:
 """
 
 from bivshap_lightning.graph.averaging import mean_by_name
-from bivshap_lightning.graph.explanation import ExplanationGraph
-from bivshap_lightning.graph.redundancy import RedundancyGraph
+from bivshap_lightning.graph.explanation_graph import ExplanationGraph
+from bivshap_lightning.graph.redundancy_graph import RedundancyGraph
 
 __all__ = ["ExplanationGraph", "RedundancyGraph", "mean_by_name"]

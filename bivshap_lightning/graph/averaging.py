@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bivshap_lightning.graph.explanation import ExplanationGraph
+from bivshap_lightning.graph.explanation_graph import ExplanationGraph
 
 _AGAIN = re.compile(r" \(\d+\)$")
 # Words in the mean graph of a class of texts: more than a picture shows, few enough for a record.

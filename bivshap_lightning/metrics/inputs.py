@@ -21,7 +21,7 @@ from torch import Tensor
 from bivshap_lightning.explainers import Explanation
 from bivshap_lightning.game import Game
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
-from bivshap_lightning.graph.together import rank_all
+from bivshap_lightning.graph.batched import rank_all
 
 Graph: TypeAlias = ExplanationGraph | RedundancyGraph
 Graphs: TypeAlias = Explanation | ExplanationGraph | RedundancyGraph | Sequence[Graph]

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from bivshap_lightning.game import Game
 from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.batched import rank_all
 from bivshap_lightning.graph.checks import check_choice, check_gamma
-from bivshap_lightning.graph.together import rank_all
 from bivshap_lightning.metrics.inputs import Graph, Graphs, RankingOrGraph, numbered_from, redundancy_inputs
 from bivshap_lightning.metrics.plotting import draw_curve, draw_point
 from bivshap_lightning.metrics.post_hoc import keeps_decision

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
-from bivshap_lightning.graph.deciding import decide_all
-from bivshap_lightning.graph.redundancy import RedundancyRule
+from bivshap_lightning.graph.redundancy_graph import RedundancyRule
+from bivshap_lightning.graph.threshold import decide_all
 from bivshap_lightning.metrics.inputs import Graph, numbered_from
 from bivshap_lightning.metrics.results import Convention, SampleScores, Totals
 

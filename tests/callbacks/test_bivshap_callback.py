@@ -13,10 +13,11 @@ from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from bivshap_lightning import Game, players
+from bivshap_lightning import Game
+from bivshap_lightning.audit.record import load_arrays, load_audit
 from bivshap_lightning.callbacks import BivShapCallback
 from bivshap_lightning.explainers import BivariateShapley
-from bivshap_lightning.report import load_arrays, load_audit
+from bivshap_lightning.game import players
 from tests.callbacks.modules import Module, Pictures, TextModule, Tokens, table, train_loader, valid_loader
 
 SOME = {"probe_size": 6, "baselines": ("feature_ablation",), "budget": 64, "on_error": "raise", "write_panels": False}
@@ -293,7 +294,7 @@ def test_lightning_cli(tmp_path):
         "    - class_path: bivshap_lightning.callbacks.BivShapCallback\n"
         "      init_args:\n"
         "        {probe_size: 5, baselines: [feature_ablation], gamma: 0.001, method: sampling, feature_mask:\n"
-        "         {class_path: bivshap_lightning.players.Segments, init_args: {n: 3}}, replacement: 1}\n"
+        "         {class_path: bivshap_lightning.game.players.Segments, init_args: {n: 3}}, replacement: 1}\n"
     )
     cli = LightningCLI(Module, DataModule, args=["fit", "--config", str(config)], save_config_callback=None)
     (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, BivShapCallback)]

@@ -8,11 +8,11 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from bivshap_lightning import BivariateShapley
+from bivshap_lightning.audit.record import load_audit
 from bivshap_lightning.callbacks import BivShapCallback
-from bivshap_lightning.embedding import ZeroEmbedding
-from bivshap_lightning.players import Columns, Grid, Segments, Superpixels, Tokens
-from bivshap_lightning.removal import ChannelMean
-from bivshap_lightning.report import load_audit
+from bivshap_lightning.game.embedding import ZeroEmbedding
+from bivshap_lightning.game.players import Columns, Grid, Segments, Superpixels, Tokens
+from bivshap_lightning.game.removal import ChannelMean
 from tests.callbacks import modules
 
 OPTIONS = {"probe_size": 4, "baselines": ("feature_ablation",), "budget": 128, "on_error": "raise"}

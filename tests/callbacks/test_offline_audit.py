@@ -19,12 +19,12 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
+from bivshap_lightning.audit.audit import Audit
+from bivshap_lightning.audit.batches import Batch, Forward
+from bivshap_lightning.audit.chunk_store import Journal
+from bivshap_lightning.audit.record import load_arrays, load_audit
+from bivshap_lightning.audit.selection import Probe
 from bivshap_lightning.callbacks import BivShapCallback
-from bivshap_lightning.callbacks.audit import Audit
-from bivshap_lightning.callbacks.batches import Batch, Forward
-from bivshap_lightning.callbacks.journal import Journal
-from bivshap_lightning.callbacks.probe import Probe
-from bivshap_lightning.report import load_arrays, load_audit
 from tests.callbacks.projects import CPU, MODULE, NAMES, QUICK, content
 
 THOROUGH = [*CPU, "--audit.probe_size=44", "--audit.method=sampling", "--audit.budget=400", "--chunk-size=4",
@@ -364,7 +364,7 @@ def test_only_the_same_audit_takes_up_finished_parts(project, call, tmp_path, mo
     ("words", "players", "removal"),
     [
         (
-            ["bivshap_lightning.players.Segments", "--audit.feature_mask.n=3", "--audit.replacement=0.5"],
+            ["bivshap_lightning.game.players.Segments", "--audit.feature_mask.n=3", "--audit.replacement=0.5"],
             ["steps 0-3", "steps 4-7", "steps 8-11"],
             r"baseline 0\.5",
         ),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from bivshap_lightning.report import load_arrays
+from bivshap_lightning.audit.record import load_arrays
 from tests.callbacks.projects import NAMES, QUICK, content
 
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from bivshap_lightning.audit.audit import ExplainedSample
+from bivshap_lightning.audit.record import load_arrays, load_audit
 from bivshap_lightning.callbacks import BivShapCallback
-from bivshap_lightning.callbacks.audit import ExplainedSample
 from bivshap_lightning.callbacks.output import _bytes, _pictures
+from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.gate import Rule, judge
 from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.players import Tokens
-from bivshap_lightning.report import load_arrays, load_audit
-from bivshap_lightning.webpage import render_page
+from bivshap_lightning.views.html import render_page
 from tests.callbacks.modules import Module, Pictures, TextModule, valid_loader
 from tests.callbacks.modules import Tokens as Texts
 from tests.callbacks.test_bivshap_callback import trainer

@@ -9,11 +9,11 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 
+from bivshap_lightning.audit.record import load_audit
 from bivshap_lightning.callbacks import BivShapCallback, RedundancyGate
 from bivshap_lightning.callbacks.lightning import MisconfigurationException
 from bivshap_lightning.gate import GateError, Rule, Verdict, judge
 from bivshap_lightning.gate.evidence import RATIOS, Evidence
-from bivshap_lightning.report import load_audit
 from tests.callbacks.modules import DataModule, Faulty, Module, TextModule, Tokens, train_loader, valid_loader
 
 SOME = {"probe_size": 6, "baselines": ("feature_ablation",), "budget": 64, "write_panels": False}

@@ -6,8 +6,8 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
+from bivshap_lightning.audit.record import load_arrays, load_audit
 from bivshap_lightning.callbacks import BivShapCallback
-from bivshap_lightning.report import load_arrays, load_audit
 from tests.callbacks.modules import Faulty, Module, train_loader, valid_loader
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

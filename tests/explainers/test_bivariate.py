@@ -11,7 +11,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from bivshap_lightning import BivariateShapley, Game
 from bivshap_lightning.explainers import default_budget
-from bivshap_lightning.graph import together
+from bivshap_lightning.graph import batched
 from bivshap_lightning.graph.ranking import pagerank
 from bivshap_lightning.metrics import DeletionAUC, InsertionAUC, PostHocAccuracy
 from tests.oracles import Unanimity
@@ -158,7 +158,7 @@ def test_nobody_can_tell_from_random_numbers_that_a_model_was_explained(method, 
 
 def test_metrics_that_judge_one_explanation_rank_its_graphs_once(monkeypatch):
     n_ranked = []
-    monkeypatch.setattr(together, "pagerank", lambda adjacency: n_ranked.append(len(adjacency)) or pagerank(adjacency))
+    monkeypatch.setattr(batched, "pagerank", lambda adjacency: n_ranked.append(len(adjacency)) or pagerank(adjacency))
     x = torch.rand(3, 4, dtype=torch.float64)
     shapley = BivariateShapley(lambda x: x.prod(dim=1), behavior="output")
     game, explanation = Game(shapley.model, x, behavior="output"), shapley.attribute(x)

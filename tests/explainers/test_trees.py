@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeRegressor
 from bivshap_lightning import BivariateShapley, Game
 from bivshap_lightning.explainers import conjunctions, trees
 from bivshap_lightning.explainers.conjunctions import ConjunctionSum
-from bivshap_lightning.trees import TreesRefused, read_trees
+from bivshap_lightning.game.trees import TreesRefused, read_trees
 from tests.oracles import enumerate_e2, enumerate_shapley
 from tests.tree_models import BINARY, BOOSTERS, CLASSES, ESTIMATORS, SCORE, X, fitted, linear_behavior
 

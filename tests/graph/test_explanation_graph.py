@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.graph.explanation import CURVE_POINTS
+from bivshap_lightning.graph.explanation_graph import CURVE_POINTS
 from bivshap_lightning.graph.ranking import tie_levels
 
 # E2 of three players a, b, c, worked by hand: rows i, columns j, importance of i when j is present.

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from bivshap_lightning import BivariateShapley, Game
-from bivshap_lightning.players import Grid, Superpixels
-from bivshap_lightning.players.images import visible
-from bivshap_lightning.removal import Blur, ChannelMean, typical_row
+from bivshap_lightning.game.players import Grid, Superpixels
+from bivshap_lightning.game.players.images import visible
+from bivshap_lightning.game.removal import Blur, ChannelMean, typical_row
 from tests.oracles import enumerate_e2
 
 

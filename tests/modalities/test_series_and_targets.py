@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from bivshap_lightning import BivariateShapley, Game
-from bivshap_lightning.players import Grid, Segments, Superpixels, make_players
+from bivshap_lightning.game.players import Grid, Segments, Superpixels, make_players
 from tests.oracles import enumerate_e2
 
 

@@ -11,8 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from bivshap_lightning import BivariateShapley, Game
-from bivshap_lightning.players import Columns
-from bivshap_lightning.removal import typical_row
+from bivshap_lightning.game.players import Columns
+from bivshap_lightning.game.removal import typical_row
 from tests.oracles import enumerate_e2
 
 

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from bivshap_lightning import BivariateShapley, Game
-from bivshap_lightning.embedding import ZeroEmbedding
 from bivshap_lightning.explainers.rivals import captum_rival
-from bivshap_lightning.players import Tokens
+from bivshap_lightning.game.embedding import ZeroEmbedding
+from bivshap_lightning.game.players import Tokens
 from tests.oracles import enumerate_e2
 
 PAD, CLS, SEP, UNK = 0, 1, 2, 3

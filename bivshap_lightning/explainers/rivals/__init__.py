@@ -5,7 +5,7 @@ explainers and nothing else. To add one, write a file with a class that fulfils 
 """
 
 from bivshap_lightning.explainers.rivals.captum import CaptumRival, captum_rival
-from bivshap_lightning.explainers.rivals.catalogue import captum_methods
+from bivshap_lightning.explainers.rivals.captum_signatures import captum_methods
 from bivshap_lightning.explainers.rivals.rival import Rival
 
 __all__ = ["CaptumRival", "Rival", "captum_methods", "captum_rival"]

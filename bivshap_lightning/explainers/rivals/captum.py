@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bivshap_lightning.explainers.rivals.catalogue import (
+from bivshap_lightning.explainers.rivals.captum_signatures import (
     FROM_THE_GAME,
     accepted_arguments,
     captum,
@@ -37,7 +37,7 @@ from bivshap_lightning.explainers.rivals.catalogue import (
     require_scikit_learn,
     why_not,
 )
-from bivshap_lightning.explainers.rivals.elements import (
+from bivshap_lightning.explainers.rivals.element_attribution import (
     arguments_of_the_model,
     check_floating_point,
     connected,
@@ -45,7 +45,7 @@ from bivshap_lightning.explainers.rivals.elements import (
     stand_ins,
 )
 from bivshap_lightning.game import Game
-from bivshap_lightning.model import global_rngs_kept, is_out_of_memory
+from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
 
 # Mask elements that Captum lays out for one call of the game, which cuts them into chunks for the model itself.
 MASK_ELEMENTS_PER_CALL = 2**22
@@ -64,7 +64,7 @@ def captum_rival(
     """One of Captum's methods as a rival.
 
     Args:
-        method: a name out of :func:`~bivshap_lightning.explainers.rivals.captum_methods`, a class of Captum, or an
+        method: a name out of :func:`~bivshap_lightning.explainers.rivals.captum_signatures`, a class of Captum, or an
             attribution object. An object keeps its own forward function, which must return what the model of the
             game returns; it gets the game's inputs, baselines, target, players and further arguments as far as its
             ``attribute`` accepts them. It explains the score of the target, whatever the game's behavior is, and

@@ -493,7 +493,7 @@ def test_mistakes_are_named(network):
 def test_a_missing_scikit_learn_is_noticed_before_anything_runs(monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(
-        "bivshap_lightning.explainers.rivals.catalogue.find_spec",
+        "bivshap_lightning.explainers.rivals.captum_signatures.find_spec",
         lambda name: None if name == "sklearn" else find(name),
     )
     for name in ("kernel_shap", "lime"):

@@ -1,0 +1,382 @@
+"""One audit: explain the probe, let rivals explain it too, judge them all on the same games.
+
+The work is done chunk by chunk (:meth:`Audit.explain`). What comes out, a :class:`Part`, depends on the chunk and the
+settings alone, so that parts may come from other processes or from a disk; all together are the findings
+(:meth:`Audit.findings`), whoever found them and when.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bivshap_lightning.audit.batches import Batch, labels_as_target, players_of
+from bivshap_lightning.audit.selection import Chunk
+from bivshap_lightning.explainers import BivariateShapley, Explanation
+from bivshap_lightning.explainers.rivals import captum_rival
+from bivshap_lightning.game import Game
+from bivshap_lightning.game.players import Tokens
+from bivshap_lightning.game.players.images import channel_dim, visible
+from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.metrics import (
+    DeletionAUC,
+    DirectionalRedundancy,
+    InsertionAUC,
+    MutualRedundancyMasking,
+    PostHocAccuracy,
+)
+from bivshap_lightning.metrics.sample_metric import SampleMetric
+
+OURS = "ours"
+REDUNDANCY = "redundancy"
+# Which number of a metric is logged, by the metric's name in tags.
+RANKING_METRICS = {
+    "posthoc_accuracy": (PostHocAccuracy, "area"),
+    "insertion_auc": (InsertionAUC, "auc"),
+    "deletion_auc": (DeletionAUC, "auc"),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an audit computes; see :class:`~bivshap_lightning.callbacks.BivShapCallback` for the meaning."""
+
+    method: str
+    behavior: Any
+    link: Any
+    target: Any
+    budget: int | None
+    gamma: float
+    seed: int
+    baselines: tuple[Any, ...]
+    baseline_budget: int | None
+    replacement: Any
+    background: Any
+    feature_mask: Any
+    perturbations_per_eval: int | None
+
+
+@dataclass(frozen=True)
+class ExplainedSample:
+    """A sample of the probe and what was found about it.
+
+    Attributes:
+        index: its place in the probe.
+        label: its class in the data, or None.
+        target: the class that was explained.
+        graph: G.
+        image: (C, H, W) if it is a picture.
+        segments: (H, W) the player of each pixel of a picture.
+        words: one per player if it is a text.
+        scores: what the metrics gave it, by tag.
+    """
+
+    index: int
+    label: int | None
+    target: float
+    graph: ExplanationGraph
+    image: NDArray[Any] | None = None
+    segments: NDArray[Any] | None = None
+    words: list[str] | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What was found about one chunk of the probe.
+
+    Attributes:
+        samples: the chunk's, explained.
+        errors: the mean standard error of each.
+        states: of the metrics, by metric and explainer; what they sum up can be added.
+        n_forwards: model rows spent in all.
+        spent: model rows that each explainer spent on its scores.
+        method: how our values were found.
+        removal: what stood in for absent players.
+        skipped: rivals that were left out, with the reason.
+    """
+
+    samples: list[ExplainedSample]
+    errors: list[float]
+    states: dict[tuple[str, str], dict[str, NDArray[Any]]]
+    n_forwards: int
+    spent: dict[str, int]
+    method: str
+    removal: str
+    skipped: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What an audit found, the same on every process.
+
+    Attributes:
+        numbers: value and standard error by tag.
+        curves: by explainer, the post-hoc accuracy curve as (masked fraction, accuracy, standard error).
+        samples: all explained samples, in order of the probe.
+        n_forwards: model rows spent in all, over all processes.
+        n_evaluations: model rows per sample that each explainer spent on its scores.
+        method: how our values were found.
+        removal: what stood in for absent players.
+        skipped: rivals that were left out, with the reason.
+    """
+
+    numbers: dict[str, tuple[float, float]]
+    curves: dict[str, tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]
+    samples: list[ExplainedSample]
+    n_forwards: int
+    n_evaluations: dict[str, float]
+    method: str
+    removal: str
+    skipped: dict[str, str]
+
+
+class Audit:
+    """What one process computes in an audit.
+
+    Args:
+        settings: what to compute.
+        device: where metrics keep their sums.
+        names: of the players, or None.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        device: torch.device,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self.settings = settings
+        self._names = names
+        rivals = [captum_rival(baseline, seed=settings.seed) for baseline in settings.baselines]
+        self._rivals = {rival.name: rival for rival in rivals}
+        # Alone: parts of other processes arrive as such.
+        alone: dict[str, Any] = {"sync_on_compute": False, "per_sample": True}
+        metrics: dict[tuple[str, str], SampleMetric] = {
+            (metric, explainer): kind(personalized=explainer == OURS, **alone)
+            for metric, (kind, _) in RANKING_METRICS.items()
+            for explainer in (OURS, *self._rivals)
+        }
+        metrics["mutual", REDUNDANCY] = MutualRedundancyMasking(gamma=settings.gamma, seed=settings.seed, **alone)
+        metrics["directional", REDUNDANCY] = DirectionalRedundancy(gamma=settings.gamma, **alone)
+        self._metrics = {key: metric.to(device) for key, metric in metrics.items()}
+        self._skipped: dict[str, str] = {}
+
+    def explain(self, forward: nn.Module, chunk: Chunk, deadline: float) -> Part:
+        """Explain a chunk of samples and judge the explanations.
+
+        Args:
+            forward: the model as a function of a batch's tensors.
+            chunk: samples of one shape.
+            deadline: by :func:`time.perf_counter`; evaluations are cut down and rivals left out to meet it.
+        """
+        for metric in self._metrics.values():
+            metric.reset()
+        game = self._game(forward, chunk.batch)
+        explanation = self._explain(game, deadline)
+        names = [self._names_of(game, b) for b in range(len(explanation))]
+        graphs = [explanation.graph(b, n) for b, n in enumerate(names)]
+        for (_, explainer), metric in self._metrics.items():
+            if explainer in (OURS, REDUNDANCY):
+                metric.update(game, graphs)
+        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_rivals(game, deadline)}
+        # Here, after the work, numbers leave the device.
+        off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
+        return Part(
+            samples=self._note(game, chunk.batch, chunk.places, graphs),
+            errors=explanation.standard_error[:, off].double().mean(dim=1).tolist(),
+            states={key: _state_of(metric) for key, metric in self._metrics.items()},
+            n_forwards=int(game.n_evaluations.sum()),
+            spent=spent,
+            method=explanation.method,
+            removal=explanation.removal,
+            skipped=dict(self._skipped),
+        )
+
+    def findings(self, parts: Sequence[Part]) -> Findings:
+        """Add up the parts of all processes, which come to the same in whatever order they are given."""
+        parts = sorted(parts, key=lambda part: part.samples[0].index)
+        skipped = {name: why for part in reversed(parts) for name, why in part.skipped.items()}
+        results = {key: self._add_up(key, parts) for key in self._metrics if key[1] not in skipped}
+        numbers: dict[str, tuple[float, float]] = {}
+        for (metric, explainer), result in results.items():
+            if explainer != REDUNDANCY:
+                numbers[f"bivshap/{metric}/{explainer}"] = _number(result, RANKING_METRICS[metric][1])
+                continue
+            numbers |= {
+                f"bivshap/redundancy/{name}": _number(result, name)
+                for name, value in result.items()
+                if value.dim() == 0 and not name.endswith("_se") and name != "n_samples"
+            }
+        numbers["bivshap/estimate/standard_error"] = (float(np.mean([e for part in parts for e in part.errors])), 0.0)
+        curves = {
+            explainer: (_array(result, "masked_fraction"), _array(result, "curve"), _array(result, "curve_se"))
+            for (metric, explainer), result in results.items()
+            if metric == "posthoc_accuracy"
+        }
+        samples = _scored([s for part in parts for s in part.samples], results)
+        return Findings(
+            numbers=numbers,
+            curves=curves,
+            samples=samples,
+            n_forwards=sum(part.n_forwards for part in parts),
+            n_evaluations={e: sum(part.spent.get(e, 0) for part in parts) / len(samples) for e in curves},
+            method=parts[0].method,
+            removal=parts[0].removal,
+            skipped=skipped,
+        )
+
+    def _add_up(self, key: tuple[str, str], parts: Sequence[Part]) -> Mapping[str, Tensor]:
+        metric = self._metrics[key]
+        metric.reset()
+        for part in reversed(parts):  # torchmetrics puts what comes in before what is there
+            state: dict[str, Any] = {
+                name: torch.from_numpy(values).to(metric.device) for name, values in part.states[key].items()
+            }
+            if metric.per_sample:
+                state["scores"] = [state["scores"]]
+            metric.merge_state(state)
+        return metric.compute()
+
+    def _game(self, forward: nn.Module, batch: Batch) -> Game:
+        settings = self.settings
+        return Game(
+            forward,
+            batch.inputs,
+            baselines=settings.replacement,
+            background=settings.background,
+            feature_mask=players_of(batch, settings.feature_mask),
+            target=labels_as_target(batch, settings.behavior) if settings.target == "label" else settings.target,
+            behavior=settings.behavior,
+            link=settings.link,
+            additional_forward_args=tuple(batch.extra.values()) or None,
+            perturbations_per_eval=settings.perturbations_per_eval,
+        )
+
+    def _explain(self, game: Game, deadline: float) -> Explanation:
+        """Explain within the budget, or with as many evaluations as a pilot says there is time for."""
+        explainer = BivariateShapley(None, self.settings.method, seed=self.settings.seed)  # type: ignore[arg-type]
+        if np.isinf(deadline):
+            return explainer.explain(game, self.settings.budget)
+        start = time.perf_counter()
+        pilot = explainer.explain(game, explainer.minimum_evaluations(game))
+        seconds = time.perf_counter() - start
+        # Half of what is left, because rivals and metrics want their time too.
+        affordable = int(pilot.n_evaluations.max()) * (deadline - time.perf_counter()) / 2 / max(seconds, 1e-6)
+        wanted = explainer.budget(game) if self.settings.budget is None else self.settings.budget
+        n_evaluations = min(wanted, int(affordable))
+        return pilot if n_evaluations <= int(pilot.n_evaluations.max()) else explainer.explain(game, n_evaluations)
+
+    def _judge_rivals(self, game: Game, deadline: float) -> dict[str, int]:
+        """Let rivals score the game, and judge them. Returns the model rows that each spent on its scores."""
+        spent = {}
+        for name, rival in self._rivals.items():
+            if name in self._skipped:
+                continue
+            if time.perf_counter() > deadline:
+                self._skipped[name] = "time_budget was used up"
+                continue
+            before = int(game.n_evaluations.sum())
+            if self.settings.baseline_budget is not None:
+                least = 4 * game.n_players * game.removal.n_rows
+                rival = replace(rival, n_evaluations=max(self.settings.baseline_budget, least))
+            try:
+                scores = rival.attribute(game)
+            except ValueError as error:
+                self._skipped[name] = str(error)
+                continue
+            spent[name] = int(game.n_evaluations.sum()) - before
+            for metric in RANKING_METRICS:
+                self._metrics[metric, name].update(game, scores)
+        return spent
+
+    def _words_of(self, batch: Batch) -> Sequence[list[str] | None]:
+        """For each sample the words of its players, if it is a text whose vocabulary is known."""
+        tokens = players_of(batch, self.settings.feature_mask)
+        if not isinstance(tokens, Tokens) or tokens.vocabulary is None:
+            return [None] * len(batch)
+        return tokens.words(batch.inputs[0])
+
+    def _names_of(self, game: Game, b: int) -> Sequence[str] | None:
+        n = int(game.player_counts[b])
+        if self._names is None:
+            return None if game.player_names is None else game.player_names[b]
+        if len(self._names) < n:
+            raise ValueError(
+                f"`feature_names` must name all {n} players, got {len(self._names)}. Leave it out for automatic names."
+            )
+        return self._names[:n]
+
+    def _note(
+        self,
+        game: Game,
+        batch: Batch,
+        places: Sequence[int],
+        graphs: Sequence[ExplanationGraph],
+    ) -> list[ExplainedSample]:
+        """The samples with what was found about them."""
+        samples = []
+        labels, words = batch.labels, self._words_of(batch)
+        has_classes = labels is not None and not labels.is_floating_point() and labels.numel() == len(batch)
+        is_image = len(batch.inputs) == 1 and batch.inputs[0].dim() == 4
+        pictures = visible(batch.inputs[0]) if is_image else None
+        ids = game.players.ids[0]
+        for b, place in enumerate(places):
+            image = segments = None
+            if is_image:
+                image = None if pictures is None else pictures[b].float().cpu().numpy()
+                parts = ids[b if len(ids) > 1 else 0].view(batch.inputs[0].shape[1:])
+                grid = parts.select(channel_dim(batch.inputs[0]) - 1, 0)
+                segments = torch.where(grid == game.n_players, -1, grid).cpu().numpy()
+            samples.append(
+                ExplainedSample(
+                    index=place,
+                    label=int(labels.flatten()[b]) if has_classes and labels is not None else None,
+                    target=game.target[b].item(),
+                    graph=graphs[b],
+                    image=image,
+                    segments=segments,
+                    words=words[b],
+                )
+            )
+        return samples
+
+
+def _scored(
+    samples: Sequence[ExplainedSample], results: Mapping[tuple[str, str], Mapping[str, Tensor]]
+) -> list[ExplainedSample]:
+    """Samples, in the order in which the metrics saw them, with their scores; then in order of the probe."""
+    scores: dict[str, list[float]] = {}
+    for (metric, explainer), result in results.items():
+        if explainer != REDUNDANCY:
+            scores[f"bivshap/{metric}/{explainer}"] = result[f"per_sample_{RANKING_METRICS[metric][1]}"].tolist()
+            continue
+        # Accuracies only: a share of all players is no mean over samples.
+        names = [key.removeprefix("per_sample_") for key in result if re.fullmatch("per_sample_.*accuracy.*", key)]
+        scores |= {f"bivshap/redundancy/{name}": result[f"per_sample_{name}"].tolist() for name in names}
+    found = [replace(s, scores={tag: values[k] for tag, values in scores.items()}) for k, s in enumerate(samples)]
+    return sorted(found, key=lambda s: s.index)
+
+
+def _state_of(metric: SampleMetric) -> dict[str, NDArray[Any]]:
+    state: dict[str, Any] = metric.metric_state
+    # Of a rival that was left out there are no scores to join.
+    tensors = {n: torch.cat(v) if isinstance(v, list) and v else torch.as_tensor(v) for n, v in state.items()}
+    return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+
+
+def _array(result: Mapping[str, Tensor], name: str) -> NDArray[Any]:
+    return result[name].cpu().numpy()
+
+
+def _number(result: Mapping[str, Tensor], name: str) -> tuple[float, float]:
+    error = result.get(f"{name}_se")
+    return result[name].item(), 0.0 if error is None else error.item()

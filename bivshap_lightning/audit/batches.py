@@ -1,0 +1,234 @@
+"""Batches: what of a validation batch goes into the model, and what are its labels.
+
+Understood without help: a tensor; ``(x, y)`` and ``(x1, x2, ..., y)``; ``((x1, x2), y)``; a mapping with a common name
+for inputs and labels, Hugging Face's among them, whose further tensors are passed to the model by name. The last tensor
+of a tuple is taken for labels if it holds one number per sample, or nothing but zeros and ones (several labels).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from bivshap_lightning.game.players import Tokens, automatic_mask
+
+INPUT_KEYS = ("input_ids", "pixel_values", "input_values", "inputs_embeds", "x", "input", "inputs", "image", "images",
+              "img", "features", "data")  # fmt: skip
+HUGGING_FACE_KEYS = INPUT_KEYS[:4]
+LABEL_KEYS = ("labels", "label", "y", "target", "targets")
+
+InputFunction = Callable[[Any], Any]
+ForwardFunction = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch, understood.
+
+    Attributes:
+        inputs: what is explained, tensors with one row per sample.
+        labels: one per sample, or None.
+        extra: further tensors with one row per sample that the model takes by name.
+        by_name: the name under which the model takes the input, or None if by position.
+    """
+
+    inputs: tuple[Tensor, ...]
+    labels: Tensor | None = None
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+    by_name: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.inputs[0])
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Everything with a row per sample: inputs, extra tensors, labels."""
+        return (*self.inputs, *self.extra.values(), *(() if self.labels is None else (self.labels,)))
+
+    def like(self, tensors: Sequence[Tensor]) -> Batch:
+        """The same kind of batch with other rows, given as :attr:`tensors` gives them."""
+        n_inputs, n_extra = len(self.inputs), len(self.extra)
+        extra = dict(zip(self.extra, tensors[n_inputs : n_inputs + n_extra], strict=True))
+        labels = None if self.labels is None else tensors[-1]
+        return Batch(tuple(tensors[:n_inputs]), labels, extra, self.by_name)
+
+
+def understand(batch: Any, input_fn: InputFunction | None = None) -> Batch:
+    """Find inputs and labels in a batch.
+
+    Args:
+        batch: what the validation dataloader yields.
+        input_fn: tells instead: returns the inputs, or (inputs, labels); inputs are a tensor or a tuple of them.
+
+    Raises:
+        TypeError: nothing fits; the message shows the batch and the lines that would explain it.
+
+    Example:
+        >>> import torch
+        >>> understand((torch.zeros(8, 3), torch.zeros(8, dtype=torch.long))).labels.shape
+        torch.Size([8])
+    """
+    if input_fn is not None:
+        told = input_fn(batch)
+        pair = isinstance(told, (tuple, list)) and len(told) == 2 and (told[1] is None or _is_label(told[1]))
+        found = _from_parts(*(told if pair else (told, None)))
+    elif isinstance(batch, Mapping):
+        found = _from_mapping(batch)
+    elif isinstance(batch, (tuple, list)) and batch:
+        *inputs, last = batch
+        takes_last = bool(inputs) and _is_label(last)
+        parts = (inputs[0] if len(inputs) == 1 else tuple(inputs)) if takes_last else tuple(batch)
+        found = _from_parts(parts, last if takes_last else None)
+    else:
+        found = _from_parts(batch, None)
+    if found is None or len({len(t) for t in found.tensors}) != 1:
+        raise TypeError(_cannot_read(batch))
+    return found
+
+
+def describe(value: Any, indent: int = 2) -> str:
+    """The structure of a batch as a tree of shapes.
+
+    Example:
+        >>> import torch
+        >>> print(describe({"image": torch.zeros(4, 3), "names": ["a", "b"]}))
+          dict
+            image: float32 (4, 3)
+            names: list of 2 str
+    """
+    return "\n".join(" " * indent + line for line in _lines(value, ""))
+
+
+def players_of(batch: Batch, feature_mask: Any = None) -> Any:
+    """The feature mask for :func:`~bivshap_lightning.game.players.make_players`: hidden tokens are no players.
+
+    Args:
+        batch: the batch; its attention mask, if it has one, hides padding.
+        feature_mask: what the user said, or None for automatic players.
+
+    Example:
+        >>> import torch
+        >>> hidden = Batch((torch.tensor([[5, 6, 0]]),), extra={"attention_mask": torch.tensor([[1, 1, 0]])})
+        >>> players_of(hidden)(hidden.inputs[0])
+        tensor([[ 0,  1, -1]])
+    """
+    attention = batch.extra.get("attention_mask")
+    x = batch.inputs[0]
+    if attention is not None and isinstance(feature_mask, Tokens):
+        return replace(feature_mask, attention_mask=attention)
+    if attention is None or feature_mask is not None or len(batch.inputs) > 1 or attention.shape != x.shape[:2]:
+        return automatic_mask(batch.inputs) if feature_mask is None else feature_mask
+    tokens = Tokens(attention_mask=attention)
+    return tokens if x.dim() == 2 else tokens(attention.long()).view(*attention.shape, *[1] * (x.dim() - 2))
+
+
+def labels_as_target(batch: Batch, behavior: Any) -> Tensor | None:
+    """The labels as what is explained. Classes may come as floats, as the loss of a single logit wants them.
+
+    Example:
+        >>> import torch
+        >>> labels_as_target(Batch((torch.zeros(2, 3),), torch.tensor([0.0, 1.0])), "probability")
+        tensor([0, 1])
+    """
+    labels = batch.labels
+    if labels is None or not labels.is_floating_point() or behavior in ("loss", "output"):
+        return labels
+    return labels.long() if bool((labels == labels.round()).all()) else labels
+
+
+def has_interactions(batch: Batch, feature_mask: Any = None) -> list[bool]:
+    """Which samples can be explained: a text of fewer than two players, such as an empty one, has no graph.
+
+    Example:
+        >>> import torch
+        >>> texts = Batch((torch.tensor([[5, 6], [7, 0]]),), extra={"attention_mask": torch.tensor([[1, 1], [1, 0]])})
+        >>> has_interactions(texts)
+        [True, False]
+    """
+    maker = players_of(batch, feature_mask)
+    if not isinstance(maker, Tokens):
+        return [True] * len(batch)
+    flags: list[bool] = (maker(batch.inputs[0]).amax(dim=1) > 0).tolist()
+    return flags
+
+
+class Forward(nn.Module):
+    """A LightningModule as a function of a batch's tensors, run as its Trainer runs it.
+
+    Args:
+        module: the LightningModule.
+        batch: tells how its tensors are passed.
+        forward_fn: called as ``forward_fn(module, *inputs)`` instead of the module itself.
+        context: makes the context of a forward pass (mixed precision).
+    """
+
+    def __init__(
+        self, module: nn.Module, batch: Batch, forward_fn: ForwardFunction | None, context: Callable[[], Any]
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self._names, self._n_inputs, self._by_name = tuple(batch.extra), len(batch.inputs), batch.by_name
+        self._forward_fn, self._context = forward_fn, context
+
+    def forward(self, *tensors: Tensor) -> Any:
+        """Call the module with inputs, then extra tensors."""
+        inputs, extra = tensors[: self._n_inputs], dict(zip(self._names, tensors[self._n_inputs :], strict=True))
+        with self._context():
+            if self._forward_fn is not None:
+                return self._forward_fn(self.module, *inputs, *extra.values())
+            if self._by_name is not None:
+                return self.module(**{self._by_name: inputs[0]}, **extra)
+            return self.module(*inputs)
+
+
+def _from_parts(inputs: Any, labels: Any) -> Batch | None:
+    parts = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    if not parts or not all(isinstance(p, Tensor) and p.dim() > 0 for p in parts):
+        return None
+    return Batch(parts, labels if isinstance(labels, Tensor) else None)
+
+
+def _from_mapping(batch: Mapping[str, Any]) -> Batch | None:
+    key = next((k for k in INPUT_KEYS if isinstance(batch.get(k), Tensor)), None)
+    if key is None:
+        return None
+    labels = next((batch[k] for k in LABEL_KEYS if isinstance(batch.get(k), Tensor)), None)
+    if key not in HUGGING_FACE_KEYS:
+        return Batch((batch[key],), labels)
+    extra = {k: v for k, v in batch.items()
+             if k != key and k not in LABEL_KEYS and isinstance(v, Tensor) and v.dim() > 0}  # fmt: skip
+    return Batch((batch[key],), labels, extra, key)
+
+
+def _is_label(value: Any) -> bool:
+    """One number per sample (a class, or the value of a regression), or zeros and ones: labels that are off or on."""
+    if not isinstance(value, Tensor) or value.dim() not in (1, 2):
+        return False
+    return value.dim() == 1 or value.shape[1] == 1 or bool(((value == 0) | (value == 1)).all())
+
+
+def _lines(value: Any, prefix: str) -> list[str]:
+    if isinstance(value, Tensor):
+        return [f"{prefix}{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"]
+    if isinstance(value, Mapping):
+        parts = [f"  {line}" for key, item in value.items() for line in _lines(item, f"{key}: ")]
+        return [f"{prefix}{type(value).__name__}", *parts]
+    if isinstance(value, (tuple, list)):
+        if value and not isinstance(value[0], (Tensor, Mapping, tuple, list)):
+            return [f"{prefix}{type(value).__name__} of {len(value)} {type(value[0]).__name__}"]
+        parts = [f"  {line}" for position, item in enumerate(value) for line in _lines(item, f"{position}: ")]
+        return [f"{prefix}{type(value).__name__}", *parts]
+    return [f"{prefix}{type(value).__name__}"]
+
+
+def _cannot_read(batch: Any) -> str:
+    return (
+        "`batch` must hold input tensors where BivShapCallback can find them, got\n"
+        f"{describe(batch)}\n"
+        "Tell it where they are:\n"
+        "  BivShapCallback(input_fn=lambda batch: (batch[...], labels_or_None),\n"
+        "                  forward_fn=lambda module, x: module(x))"
+    )

@@ -1,0 +1,206 @@
+"""The probe: a fixed, stratified handful of validation samples that is explained again and again.
+
+A sample is known by the hash of its content. The probe consists of the samples with the smallest hashes of each class,
+so it does not depend on batch size, order, number of processes or padding by a distributed sampler (a duplicated sample
+has the same hash and counts once), and a resumed run finds the same samples again.
+
+The chosen samples are explained in chunks of one shape, whose composition depends on the choice alone. Each process
+gets some of the chunks, whichever process met their samples: what is found about a sample may depend on its company
+(see :class:`~bivshap_lightning.explainers.null_players.ReducedGame`), so its company must not depend on processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bivshap_lightning.audit.batches import Batch
+
+# How far into the validation set candidates are looked for, unless more are wanted than that: far enough for all
+# classes, cheap on any data.
+POOL = 1024
+# Samples that are explained together, unless processes would go without: more are hardly faster.
+CHUNK = 16
+
+Gather = Callable[[Any], list[Any]]
+Candidate = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Samples of the probe that are explained together.
+
+    Attributes:
+        places: of the samples in the probe.
+        keys: the hashes of their content.
+        batch: the samples.
+    """
+
+    places: tuple[int, ...]
+    keys: tuple[str, ...]
+    batch: Batch
+
+
+class Probe:
+    """Candidates while validation runs, then the chosen samples.
+
+    Args:
+        size: how many samples, over all processes.
+        seed: another seed, another choice.
+        rank: of this process.
+        world_size: how many processes share the validation set.
+        wanted: keys of an earlier choice, to be found again.
+
+    Example:
+        >>> probe = Probe(2, seed=0)
+        >>> probe.offer(Batch((torch.arange(8.0).view(4, 2),), torch.tensor([0, 0, 1, 1])))
+        >>> missing = probe.choose(lambda x: [x])
+        >>> [chunk.batch.labels.tolist() for chunk in probe.chunks()]
+        [[0, 1]]
+    """
+
+    def __init__(self, size: int, seed: int, rank: int = 0, world_size: int = 1, wanted: Iterable[str] = ()) -> None:
+        self._size, self._seed, self._rank, self._world_size = size, seed, rank, world_size
+        self._pool = max(POOL, size)
+        self._wanted = dict.fromkeys(wanted)
+        self._rows: dict[str, tuple[Tensor, ...]] = {}
+        self._strata: dict[int, list[str]] = {}
+        self._template: Batch | None = None
+        self._n_seen = 0
+        self._mine: list[list[int]] = []
+        self.keys: list[str] = []
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the choice has been made."""
+        return bool(self.keys)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def offer(self, batch: Batch, eligible: Sequence[bool] | None = None) -> None:
+        """Consider the samples of a batch, or only the eligible ones."""
+        first = self._n_seen * self._world_size + self._rank
+        self._n_seen += len(batch)
+        if first >= self._pool and not self._wanted:
+            return
+        rows = [t.detach().cpu() for t in batch.tensors]  # where candidates take no memory from the model
+        self._template = batch.like([t[:0] for t in rows])
+        octets = [t.contiguous().view(len(batch), -1).view(torch.uint8).numpy() for t in rows]
+        strata = _strata(batch)
+        for i in range(len(batch)):
+            if first + i * self._world_size >= self._pool and not self._wanted:
+                break
+            if eligible is not None and not eligible[i]:
+                continue
+            digest = hashlib.blake2b(self._seed.to_bytes(8, "little", signed=True), digest_size=12)
+            for part in octets:
+                digest.update(part[i].tobytes())
+            self._keep(strata[i], digest.hexdigest(), tuple(t[i].clone() for t in rows))
+
+    def _keep(self, stratum: int, key: str, row: tuple[Tensor, ...]) -> None:
+        """Hold on to the smallest keys of each class, and to the wanted ones."""
+        if key in self._rows:
+            return
+        kept = self._strata.setdefault(stratum, [])
+        kept.append(key)
+        self._rows[key] = row
+        if len(kept) > self._size:
+            spare = [k for k in kept if k not in self._wanted]
+            if spare:
+                largest = heapq.nlargest(1, spare)[0]
+                kept.remove(largest)
+                del self._rows[largest]
+
+    def choose(self, gather: Gather, *, chunk_size: int = CHUNK, everywhere: bool = False) -> int:
+        """Settle the choice and who explains what, together with all other processes.
+
+        Args:
+            gather: brings a value from every process to every process, in order of rank.
+            chunk_size: at most this many samples in a chunk.
+            everywhere: every process gets all chunks (models whose parameters are spread over processes need that).
+
+        Returns:
+            How many wanted samples were not found again (then a new choice was made).
+        """
+        mine = sorted((stratum, key) for stratum, keys in self._strata.items() for key in keys)
+        everyone: list[list[Candidate]] = gather(mine)
+        owner: dict[str, int] = {}
+        for rank, candidates in enumerate(everyone):
+            for _, key in candidates:
+                owner.setdefault(key, rank)
+        pool = sorted({c for candidates in everyone for c in candidates})
+        n_missing = sum(key not in owner for key in self._wanted)
+        found = [key for key in self._wanted if key in owner]
+        self.keys = found if found and not n_missing else _round_robin(pool, self._size)
+        self._rows = {k: self._rows[k] for k in self.keys if owner[k] == self._rank and k in self._rows}
+        self._strata, self._wanted = {}, {}
+        self._distribute(gather, chunk_size, everywhere)
+        return n_missing
+
+    def _distribute(self, gather: Gather, chunk_size: int, everywhere: bool) -> None:
+        """Cut the choice into chunks and bring the samples of each to the process that explains it."""
+        shapes: dict[str, tuple[torch.Size, ...]] = {}
+        for part in gather({key: tuple(t.shape for t in row) for key, row in self._rows.items()}):
+            shapes |= part
+        groups: dict[tuple[torch.Size, ...], list[int]] = {}
+        for place, key in enumerate(self.keys):
+            groups.setdefault(shapes[key], []).append(place)
+        chunks = [g[k : k + chunk_size] for g in groups.values() for k in range(0, len(g), chunk_size)]
+        self._mine = chunks if everywhere else chunks[self._rank :: self._world_size]
+        if self._world_size == 1:
+            return
+        wanted = {self.keys[place] for chunk in self._mine for place in chunk}
+        found: dict[str, tuple[Tensor, ...]] = {}
+        # One chunk for each process at a time, so that nobody ever holds the whole choice who does not need it.
+        for start in range(0, len(chunks), self._world_size):
+            keys = [self.keys[place] for chunk in chunks[start : start + self._world_size] for place in chunk]
+            for rows in gather({key: self._rows[key] for key in keys if key in self._rows}):
+                found |= {key: row for key, row in rows.items() if key in wanted}
+        self._rows = found
+        self._template = next((t for t in gather(self._template) if t is not None), None)
+
+    @property
+    def n_mine(self) -> int:
+        """How many samples this process explains."""
+        return sum(map(len, self._mine))
+
+    def chunks(self, device: torch.device | str = "cpu") -> Iterator[Chunk]:
+        """This process's share of the chosen samples, chunk by chunk.
+
+        Args:
+            device: where the samples are wanted.
+        """
+        for places in self._mine:
+            yield Chunk(tuple(places), tuple(self.keys[k] for k in places), self._stack(places, device))
+
+    def _stack(self, places: list[int], device: torch.device | str) -> Batch:
+        if self._template is None:  # pragma: no cover - rows come with a template
+            raise RuntimeError("no batch was offered")
+        rows = [self._rows[self.keys[place]] for place in places]
+        return self._template.like([torch.stack(column).to(device) for column in zip(*rows, strict=True)])
+
+
+def _strata(batch: Batch) -> list[int]:
+    labels = batch.labels
+    if labels is None or labels.is_floating_point() or labels.numel() != len(batch):
+        return [0] * len(batch)
+    return [int(label) for label in labels.flatten().tolist()]
+
+
+def _round_robin(pool: list[Candidate], size: int) -> list[str]:
+    """One of each class in turn, smallest keys first, until there are enough; then sorted by class and key."""
+    by_class: dict[int, list[str]] = {}
+    for stratum, key in sorted(pool, key=lambda c: (c[0], c[1])):
+        by_class.setdefault(stratum, []).append(key)
+    chosen: list[Candidate] = []
+    for turn in range(size):
+        turns = [(stratum, keys[turn]) for stratum, keys in by_class.items() if turn < len(keys)]
+        chosen += sorted(turns, key=lambda c: c[1])
+    return [key for _, key in sorted(chosen[:size])]

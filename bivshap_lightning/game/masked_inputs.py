@@ -1,0 +1,172 @@
+"""The setting of a game: model, samples, players and stand-ins, read off what the user passed; and the rows they make.
+
+A coalition of players becomes a row of every input here: elements of present players keep their value, those of absent
+players take that of their stand-in. Nothing here runs the model, except to see which layer embeds its tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from bivshap_lightning.game.coalitions import Block
+from bivshap_lightning.game.embedding import ZeroEmbedding, embed
+from bivshap_lightning.game.inputs import Table, as_tensor, check_inputs, encode_like, tables_of
+from bivshap_lightning.game.model import Model
+from bivshap_lightning.game.players import Players, make_players
+from bivshap_lightning.game.removal import Removal
+
+# How much goes into one forward pass on a CPU when nobody says otherwise. What a network makes of a row should stay in
+# the processor's cache: on images, feature maps of too many rows take twice as long.
+ELEMENTS_OF_A_TABLE = 2**20
+ROWS_OF_A_TABLE = 2**13
+
+# Other devices have more to do at once than a CPU.
+TIMES_A_CPU = 2**6
+
+
+@dataclass
+class Setting:
+    """Everything about a game but what is read off the model.
+
+    Attributes:
+        model: how it is called.
+        inputs: the samples, tensors of shape (B, ...) on the model's device.
+        extra: further arguments of the model.
+        players: who plays.
+        names: B tuples of the players' names, or None.
+        removal: what stands in for absent players.
+        null_players: (B, F) bool: players whose input equals its replacement, or that the sample lacks.
+    """
+
+    model: Model
+    inputs: tuple[Tensor, ...]
+    extra: tuple[Any, ...]
+    players: Players
+    names: tuple[tuple[str, ...], ...] | None
+    removal: Removal
+    null_players: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._removes_to_zero = [not bool(rows.any()) for rows in self.removal.rows]
+        pairs = zip(self.inputs, self.removal.rows, strict=True)
+        differs = [(x[:, None] != stand_ins).any(dim=1).flatten(1) for x, stand_ins in pairs]
+        self.null_players = ~self.players.any_element(differs)
+
+    @classmethod
+    def of(
+        cls, model: Any, inputs: Any, baselines: Any, background: Any, feature_mask: Any, additional_forward_args: Any
+    ) -> Setting:
+        """Read the arguments of :class:`~bivshap_lightning.Game`, refusing what cannot be played."""
+        given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+        tables = tables_of(given, baselines, background)
+        caller = Model(model, as_arrays=[not isinstance(x, Tensor) for x in given], tables=tables)
+        numbers = (as_tensor(encode_like(x, table, "inputs")) for x, table in zip(given, tables, strict=True))
+        placed = check_inputs(tuple(caller.place(x) for x in numbers))
+        caller.check_length(placed)
+        extra = additional_forward_args
+        extra = () if extra is None else extra if isinstance(extra, tuple) else (extra,)
+        players, names = make_players(placed, feature_mask, tables)
+        if players.n_players == 0:
+            raise ValueError(
+                f"`inputs` must hold at least one player, got none in shapes {[tuple(x.shape) for x in placed]}. "
+                "Give some elements a `feature_mask` id from 0 upwards."
+            )
+        if background is not None and baselines is not None:
+            raise ValueError("`baselines` must be None when `background` is given, got both. Pass one of them.")
+        if background is not None:
+            rows = [as_tensor(part) for part in _encoded(background, tables, "background")]
+            return cls(caller, placed, extra, players, names, Removal.from_background(placed, rows))
+        replacements = _encoded(baselines, tables, "baselines")
+        specs = {k: value for k, value in enumerate(replacements) if isinstance(value, ZeroEmbedding)}
+        if specs:
+            with caller.visit():
+                embedded, new, tokens = embed(caller.module, placed, specs, lambda: caller(placed, extra))
+            caller, placed, extra = Model(embedded), new, (*tokens, *extra)
+            players = players.widened({k: placed[k].shape[2] for k in specs})
+        return cls(caller, placed, extra, players, names, Removal.from_baselines(placed, replacements))
+
+    def rows_per_call(self, perturbations_per_eval: int | None) -> int:
+        """How many rows go into one forward pass: so many per sample, or as many as suit the device."""
+        if perturbations_per_eval is None:
+            scale = 1 if self.inputs[0].device.type == "cpu" else TIMES_A_CPU
+            n_elements = max(1, sum(x[0].numel() for x in self.inputs))
+            if self.model.method is not None:  # an estimator takes its time to begin, and makes little of a row
+                return max(1, scale * ELEMENTS_OF_A_TABLE // n_elements)
+            budget = min(_elements_per_call(x) for x in self.inputs)
+            return max(1, min(scale * budget // n_elements, scale * ROWS_OF_A_TABLE))
+        if perturbations_per_eval < 1:
+            raise ValueError(
+                f"`perturbations_per_eval` must be at least 1, got {perturbations_per_eval}. "
+                "Pass None for an automatic choice."
+            )
+        return int(perturbations_per_eval) * self.inputs[0].shape[0]
+
+    def rows(self, block: Block) -> tuple[Tensor, ...]:
+        """The inputs with absent players replaced, (B * K, ...) or (K, ...)."""
+        return tuple(self._perturb(block, position).flatten(0, 1) for position in range(len(self.inputs)))
+
+    def arguments(self, block: Block) -> tuple[Any, ...]:
+        """Further arguments of the model; tensors with a row per sample follow their samples."""
+        n_samples = self.inputs[0].shape[0]
+
+        def has_rows(value: Any) -> bool:
+            return isinstance(value, Tensor) and value.dim() > 0 and value.shape[0] == n_samples
+
+        return tuple(block.follow(value) if has_rows(value) else value for value in self.extra)
+
+    def _perturb(self, block: Block, position: int) -> Tensor:
+        """One input with absent players replaced: (B, K, ...) or (K, 1, ...)."""
+        x, stand_in = self.inputs[position], self.removal.rows[position]
+        masks = block.masks if block.samples is None else block.masks[:, None]
+        if block.samples is not None:
+            x = x.index_select(0, block.samples)
+            stand_in = stand_in if len(stand_in) == 1 else stand_in.index_select(0, block.samples)
+        if block.stand_ins is not None:
+            stand_in = stand_in.index_select(1, block.stand_ins)
+            stand_in = stand_in if block.samples is None else stand_in.transpose(0, 1)
+        if not self.players.is_identity:
+            masks = self._spread_over_elements(masks, block, position)
+        masks, x = masks.unflatten(-1, x.shape[1:]), x[:, None]
+        if x.dtype == torch.bool:
+            return torch.where(masks, x, stand_in)
+        # One of the terms is exactly zero, so this is exact, and several times faster than `where` with broadcasting.
+        # torch converts bytes in SIMD, bools one by one. Always a copy, because it is written to.
+        keep = masks.view(torch.uint8).to(x.dtype, copy=True)
+        if not self._removes_to_zero[position]:
+            return torch.addcmul((1 - keep) * stand_in, keep, x)
+        kept: Tensor = keep.mul_(x) if len(keep) == len(x) else keep * x
+        return kept
+
+    def _spread_over_elements(self, masks: Tensor, block: Block, position: int) -> Tensor:
+        """Masks over players as masks over the elements of one input."""
+        ids = self.players.ids[position]
+        if self.players.has_fixed:
+            masks = pad(masks, (0, 1), value=True)
+        if len(ids) == 1:
+            return masks.index_select(-1, ids[0])
+        ids = (ids if block.samples is None else ids.index_select(0, block.samples))[:, None]
+        shape = torch.broadcast_shapes(masks.shape[:2], ids.shape[:2])
+        return masks.expand(*shape, -1).gather(2, ids.expand(*shape, -1))
+
+
+def _elements_per_call(x: Tensor) -> int:
+    """Input elements that a network should see at once, the fewer the more it makes of each."""
+    if x.dim() > 2:
+        return 2**18 if x.dim() == 3 else 2**17
+    return ELEMENTS_OF_A_TABLE if x.is_floating_point() else 2**15  # a code becomes an embedding
+
+
+def _encoded(values: Any, tables: Sequence[Table | None], argument: str) -> list[Any]:
+    """What the user passed, one entry per input, rows of data frames as numbers."""
+    if values is None:
+        values = [None] * len(tables)
+    given = list(values) if isinstance(values, (tuple, list)) else [values]
+    if len(given) != len(tables):
+        return given  # refused where it is read
+    return [encode_like(value, table, argument) for value, table in zip(given, tables, strict=True)]

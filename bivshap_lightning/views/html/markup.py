@@ -1,0 +1,197 @@
+"""The building blocks of the page: escaped text, tables, pictures, and how they look."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterable, Sequence
+
+from matplotlib.figure import Figure
+
+from bivshap_lightning.gate.verdict import clean
+from bivshap_lightning.views import render_png
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c2126; --soft: #57606a; --paper: #fff; --card: #f5f7f9; --line: #d5dbe1;
+  --link: #0b5cad; --pass: #0a6b3d; --fail: #b3261e; --warn: #8a5300; --none: #3d4f66; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ec; --soft: #a3adb8; --paper: #15191d; --card: #1e2429;
+  --line: #3a434c; --link: #7cb8f5; --pass: #5fd39a; --fail: #ff8f86; --warn: #f0b35a; --none: #a9bdd6; } }
+* { box-sizing: border-box; }
+html { scroll-padding-top: 1rem; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, "Segoe UI", Roboto,
+  "Helvetica Neue", Arial, sans-serif; overflow-wrap: anywhere; }
+main, header, footer, nav { max-width: 70rem; margin: 0 auto; padding: 0 1.25rem; }
+header { padding-top: 2rem; }
+h1 { font-size: clamp(1.5rem, 4.5vw, 2.2rem); line-height: 1.2; margin: .1rem 0 .6rem; text-wrap: balance; }
+h2 { font-size: 1.35rem; margin: 2.6rem 0 .5rem; padding-top: .9rem; border-top: 1px solid var(--line); }
+h3 { font-size: 1.05rem; margin: 1.5rem 0 .3rem; }
+p, li { max-width: 46rem; }
+a { color: var(--link); }
+:focus-visible { outline: 3px solid var(--link); outline-offset: 2px; border-radius: 3px; }
+.skip { position: absolute; left: -999rem; background: var(--paper); padding: .6rem 1rem; z-index: 1; }
+.skip:focus { left: .5rem; top: .5rem; }
+.soft, caption, figcaption { color: var(--soft); font-size: .9rem; }
+.verdict { border-left: .5rem solid var(--none); padding: .2rem 0 .2rem 1.1rem; }
+.verdict .kicker { margin: 0; font-weight: 700; letter-spacing: .04em; color: var(--none); }
+.verdict.pass { border-color: var(--pass); } .verdict.fail { border-color: var(--fail); }
+.pass .kicker, b.pass { color: var(--pass); } .fail .kicker, b.fail { color: var(--fail); }
+b.warn { color: var(--warn); } td > b { white-space: nowrap; }
+nav ul { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; padding: 0; margin: 1.2rem 0 0; }
+nav a { display: inline-block; padding: .25rem 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(10rem, 1fr)); gap: .8rem; padding: 0;
+  margin: 1.2rem 0; list-style: none; }
+.tiles li { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .8rem 1rem; }
+.tiles p { margin: .4rem 0 0; }
+.tiles b { display: block; font-size: 1.5rem; line-height: 1.25; font-variant-numeric: tabular-nums; }
+.wide { overflow-x: auto; margin: .6rem 0 1rem; }
+table { border-collapse: collapse; width: 100%; font-size: .92rem; }
+caption { text-align: left; padding: .2rem 0 .5rem; }
+caption span { display: inline-block; max-width: min(46rem, 100vw - 2.6rem); position: sticky; left: 0; }
+.facts th { width: 16rem; }
+th small { display: block; font-weight: 400; color: var(--soft); min-width: 11rem; }
+th, td { text-align: left; vertical-align: top; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid var(--line);
+  min-width: 3.2rem; overflow-wrap: break-word; }
+thead th { border-bottom: 2px solid var(--line); font-size: .85rem; color: var(--soft); vertical-align: bottom; }
+tbody th { font-weight: 600; }
+.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+figure { margin: 1rem 0 1.6rem; }
+figure img { display: block; width: 100%; min-width: 40rem; height: auto; border-radius: .4rem;
+  background: #fff; border: 1px solid var(--line); }
+details { margin: .8rem 0; border: 1px solid var(--line); border-radius: .5rem; padding: 0 1rem; }
+summary { cursor: pointer; padding: .6rem 0; font-weight: 600; }
+th details, td details { margin: 0; border: 0; padding: 0; }
+th summary, td summary { padding: 0; font-weight: inherit; }
+li details { display: inline-block; margin: 0; border: 0; padding: 0; vertical-align: top; }
+li summary { padding: 0; font-weight: inherit; }
+footer { margin: 3rem auto 2rem; padding-top: 1rem; border-top: 1px solid var(--line); }
+@media (prefers-color-scheme: dark) { figure img { filter: brightness(.88); } }
+@media print { :root { color-scheme: light; --ink: #000; --soft: #444; --paper: #fff; --card: #fff; --line: #bbb;
+  --link: #000; --pass: #0a6b3d; --fail: #b3261e; --warn: #8a5300; --none: #3d4f66; }
+  body { font-size: 10.5pt; } nav, .skip { display: none; } .wide { overflow: visible; }
+  main, header, footer { max-width: none; padding: 0; } figure img { min-width: 0; filter: none; }
+  figure, tr, .tiles li { break-inside: avoid; } h2, h3, caption, summary { break-after: avoid; }
+  details::details-content { content-visibility: visible; block-size: auto; } details { border: 0; padding: 0; } }
+"""
+
+
+class Markup(str):
+    """Text that is markup already, made by this module from escaped parts.
+
+    Example:
+        >>> text(Markup("<br>")), text("<br>")
+        ('<br>', '&lt;br&gt;')
+    """
+
+    __slots__ = ()
+
+
+def text(value: object) -> Markup:
+    r"""Any value as text that cannot become markup, on one line; markup stays as it is.
+
+    Example:
+        >>> text('<b>"a"\x1b')
+        '&lt;b&gt;&quot;a&quot;?'
+    """
+    return value if isinstance(value, Markup) else Markup(html.escape(clean(str(value))))
+
+
+def tag(name: str, *parts: object, **attributes: str) -> Markup:
+    """An element around escaped parts; a trailing underscore in an attribute's name is dropped, others are dashes.
+
+    Example:
+        >>> tag("p", "a < b ", tag("b", "c"), class_="soft", aria_label='"')
+        '<p class="soft" aria-label="&quot;">a &lt; b <b>c</b></p>'
+    """
+    pairs = "".join(f' {key.rstrip("_").replace("_", "-")}="{text(value)}"' for key, value in attributes.items())
+    return Markup(f"<{name}{pairs}>{''.join(map(text, parts))}</{name}>")
+
+
+def spelt(name: str) -> Markup:
+    """A long name that may break after a slash or an underscore, as on a phone.
+
+    Example:
+        >>> spelt("bivshap/group_size")
+        'bivshap/<wbr>group_<wbr>size'
+    """
+    return Markup(text(name).replace("/", "/<wbr>").replace("_", "_<wbr>"))
+
+
+def section(anchor: str, title: str, *parts: Markup) -> Markup:
+    """A section that the contents can point to.
+
+    Example:
+        >>> section("cost", "Cost", tag("p", "none"))
+        '<section id="cost" aria-labelledby="cost-title"><h2 id="cost-title">Cost</h2><p>none</p></section>'
+    """
+    return tag("section", tag("h2", title, id=f"{anchor}-title"), *parts, id=anchor, aria_labelledby=f"{anchor}-title")
+
+
+def bullets(items: Iterable[object], **attributes: str) -> Markup:
+    """A list; nothing if there is nothing to list.
+
+    Example:
+        >>> bullets(["a", "<"]), bullets([])
+        ('<ul><li>a</li><li>&lt;</li></ul>', '')
+    """
+    entries = [tag("li", item) for item in items]
+    return tag("ul", *entries, **attributes) if entries else Markup()
+
+
+def folded(summary: str, *parts: Markup) -> Markup:
+    """Parts that unfold on demand, and on paper.
+
+    Example:
+        >>> folded("More", tag("p", "this"))
+        '<details><summary>More</summary><p>this</p></details>'
+    """
+    return tag("details", tag("summary", summary), *parts)
+
+
+def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]], *, words: int = 1) -> Markup:
+    """A table that scrolls sideways by itself; the first cell of a row is its heading.
+
+    Args:
+        caption: what it shows.
+        head: column headings.
+        rows: cells, escaped here unless they are markup.
+        words: how many columns from the left hold words; the others hold numbers.
+
+    Example:
+        >>> "<td>&amp;</td>" in table("Words", ["word", "sign"], [["and", "&"]], words=2)
+        True
+    """
+
+    def cell(name: str, k: int, value: object, **attributes: str) -> Markup:
+        return tag(name, value, **attributes, **({} if k < words else {"class_": "number"}))
+
+    top = tag("tr", *(cell("th", k, name, scope="col") for k, name in enumerate(head)))
+    body = [
+        tag("tr", tag("th", row[0], scope="row"), *(cell("td", k, value) for k, value in enumerate(row[1:], start=1)))
+        for row in rows
+    ]
+    return _wide(caption, tag("table", tag("caption", tag("span", caption)), tag("thead", top), tag("tbody", *body)))
+
+
+def picture(figure: Figure, description: str, caption: str) -> Markup:
+    """A figure inside the page, with words for those who do not see it. The figure is used up.
+
+    Args:
+        figure: what to show.
+        description: the same in words.
+        caption: a line below.
+
+    Example:
+        >>> picture(Figure(figsize=(1, 1)), "A <blank> page", "Nothing")[:60]
+        '<figure><div class="wide" role="region" aria-label="Nothing"'
+    """
+    png, width, height = render_png(figure)
+    figure.clear()
+    source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    # Not through `text`, which shortens; base64 needs no escaping.
+    image = Markup(f'<img src="{source}" width="{width}" height="{height}" alt="{text(description)}">')
+    return tag("figure", _wide(caption, image), tag("figcaption", caption))
+
+
+def _wide(label: str, inner: Markup) -> Markup:
+    """What may be wider than a phone scrolls in its own region, which the keyboard reaches."""
+    return tag("div", inner, class_="wide", role="region", aria_label=label, tabindex="0")

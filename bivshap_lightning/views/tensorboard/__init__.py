@@ -1,0 +1,1 @@
+"""What is written into TensorBoard: pictures, tables, native graphs, curves and histograms."""

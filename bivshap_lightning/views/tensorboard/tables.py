@@ -1,0 +1,135 @@
+"""The ranking and the groups as Markdown tables, names escaped."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
+from bivshap_lightning.views.figures.graphs import check_same_players, order_of, scores_of
+from bivshap_lightning.views.figures.layout import Layout, letter_of
+from bivshap_lightning.views.figures.names import markdown_text, plain, shorten
+
+_LONGEST_NAME = 40
+
+
+def ranking_table(
+    graph: ExplanationGraph,
+    h: RedundancyGraph,
+    *,
+    top: int = 20,
+    scores: ArrayLike | None = None,
+    layout: Layout | None = None,
+) -> str:
+    """The most important players, one row each: score, Shapley value, group, and who is redundant given whom.
+
+    Args:
+        graph: G.
+        h: The redundancy graph of the same players.
+        top: Number of rows.
+        scores: (F,) ranking, high = important; by default `graph.ranking()`.
+        layout: Where groups have their letters from, as in the pictures.
+
+    Example:
+        >>> graph = ExplanationGraph([[0, 0], [1 / 2, 0]], names=["a", "b|c"], shapley=[3 / 2, 1 / 2])
+        >>> print(ranking_table(graph, graph.redundancy()))
+        | rank | feature | score | Shapley value | group | makes redundant | redundant given |
+        | ---: | :--- | ---: | ---: | :---: | :--- | :--- |
+        | 1 | a | 0.5334 | 1.5 |  | b&#124;c |  |
+        | 2 | b&#124;c | 0.4666 | 0.5 |  |  | a |
+        <BLANKLINE>
+        *Makes redundant*: once the feature is present, these add nothing.
+    """
+    check_same_players(graph, h)
+    ranking = scores_of(graph, scores)
+    slot_of = (layout or Layout()).slot_of_players(h)
+    players = order_of(graph, scores)[:top]
+    columns = {
+        "rank": ("---:", [str(rank + 1) for rank in range(len(players))]),
+        "feature": (":---", [_cell(graph.names[player]) for player in players]),
+        "score": ("---:", [f"{ranking[player]:.4g}" for player in players]),
+        "Shapley value": ("---:", [_number(graph.shapley, player) for player in players]),
+        "group": (":---:", [letter_of(slot_of[player]) if player in slot_of else "" for player in players]),
+        "makes redundant": (":---", [_some(h.names, np.flatnonzero(h.adjacency[p]), 3) for p in players]),
+        "redundant given": (":---", [_some(h.names, np.flatnonzero(h.adjacency[:, p]), 3) for p in players]),
+    }
+    if graph.shapley is None:
+        del columns["Shapley value"]
+    table = _table(columns)
+    left = graph.n_players - len(players)
+    note = f" {left:,} more features are not listed." if left else ""
+    return f"{table}\n\n*Makes redundant*: once the feature is present, these add nothing.{note}"
+
+
+def groups_table(
+    h: RedundancyGraph,
+    graph: ExplanationGraph,
+    *,
+    top: int = 20,
+    scores: ArrayLike | None = None,
+    layout: Layout | None = None,
+) -> str:
+    """The groups of mutually redundant players, largest first, each with the member to keep.
+
+    Args:
+        h: The redundancy graph.
+        graph: G of the same players.
+        top: Number of rows.
+        scores: (F,) ranking by which the member to keep is chosen; by default `graph.ranking()`.
+        layout: Where groups have their letters from, as in the pictures.
+
+    Example:
+        >>> graph = ExplanationGraph([[0, 0, 1], [0, 0, 1], [2, 2, 0]], names=["a", "b", "c"])
+        >>> print(groups_table(graph.redundancy(), graph))
+        | group | size | members | keep | redundant given | makes redundant |
+        | :---: | ---: | :--- | :--- | :--- | :--- |
+        | A | 2 | a, b | a |  |  |
+        <BLANKLINE>
+        Members of a group make each other redundant: once one is present, the others add nothing (at most
+        gamma = 1e-05). *Keep* is the member that ranks highest.
+    """
+    check_same_players(graph, h)
+    if not h.groups:
+        return f"No two features make each other redundant at gamma = {h.gamma:.3g}: there are no groups."
+    kept = set(h.representatives(scores_of(graph, scores)))
+    slots = (layout or Layout()).slots(h)
+    groups = [list(group) for group in h.groups[:top]]
+    into = [np.setdiff1d(np.flatnonzero(h.adjacency[:, group].any(axis=1)), group) for group in groups]
+    out_of = [np.setdiff1d(np.flatnonzero(h.adjacency[group].any(axis=0)), group) for group in groups]
+    columns = {
+        "group": (":---:", [letter_of(slot) for slot in slots[:top]]),
+        "size": ("---:", [str(len(group)) for group in groups]),
+        "members": (":---", [_some(h.names, group, 8) for group in groups]),
+        "keep": (":---", [_some(h.names, kept & set(group), 1) for group in groups]),
+        "redundant given": (":---", [_some(h.names, players, 3) for players in into]),
+        "makes redundant": (":---", [_some(h.names, players, 3) for players in out_of]),
+    }
+    table = _table(columns)
+    left = len(h.groups) - len(groups)
+    more = f" {left:,} smaller groups are not listed." if left else ""
+    return (
+        f"{table}\n\nMembers of a group make each other redundant: once one is present, the others add nothing "
+        f"(at most gamma = {h.gamma:.3g}). *Keep* is the member that ranks highest.{more}"
+    )
+
+
+def _table(columns: Mapping[str, tuple[str, Sequence[str]]]) -> str:
+    """Markdown of columns, each with its alignment and its cells."""
+    alignment = [column[0] for column in columns.values()]
+    rows = zip(*(column[1] for column in columns.values()), strict=True)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (list(columns), alignment, *rows))
+
+
+def _number(values: NDArray[np.float64] | None, player: int) -> str:
+    return "" if values is None else f"{values[player]:.4g}"
+
+
+def _some(names: Sequence[str], players: Iterable[int], n_shown: int) -> str:
+    """The first names and how many more there are."""
+    chosen = [int(player) for player in players]
+    shown = ", ".join(_cell(names[player]) for player in chosen[:n_shown])
+    return f"{shown} and {len(chosen) - n_shown} more" if len(chosen) > n_shown else shown
+
+
+def _cell(name: str) -> str:
+    return markdown_text(shorten(plain(name), _LONGEST_NAME))

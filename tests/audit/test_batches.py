@@ -1,0 +1,88 @@
+import contextlib
+
+import pytest
+import torch
+from torch import nn
+
+from bivshap_lightning.audit.batches import Batch, Forward, describe, understand
+
+X, Y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
+TOKENS, ATTENTION = torch.randint(9, (4, 5)), torch.ones(4, 5, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    ("batch", "n_inputs", "labels"),
+    [
+        (X, 1, None),
+        ((X,), 1, None),
+        ([X], 1, None),
+        ((X, Y), 1, Y),
+        ([X, Y], 1, Y),
+        ((X, Y[:, None].float()), 1, Y[:, None].float()),
+        ((X, torch.randn(4, 2), Y), 2, Y),
+        (((X, torch.randn(4, 2)), Y), 2, Y),
+        ((X, torch.randn(4, 2)), 2, None),
+        ({"x": X, "y": Y}, 1, Y),
+        ({"image": X, "label": Y, "name": ["a", "b", "c", "d"]}, 1, Y),
+    ],
+)
+def test_common_batches_are_understood(batch, n_inputs, labels):
+    found = understand(batch)
+    assert len(found.inputs) == n_inputs
+    assert torch.equal(found.inputs[0], X)
+    assert (found.labels is None) == (labels is None)
+    assert labels is None or torch.equal(found.labels, labels)
+    assert found.by_name is None
+
+
+def test_hugging_face_batches_are_passed_by_name():
+    found = understand({"input_ids": TOKENS, "attention_mask": ATTENTION, "labels": Y})
+    assert found.by_name == "input_ids"
+    assert list(found.extra) == ["attention_mask"]
+
+    class Module(nn.Module):
+        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"logits": input_ids.float() * attention_mask}
+
+    forward = Forward(Module(), found, None, contextlib.nullcontext)
+    assert torch.equal(forward(TOKENS, ATTENTION)["logits"], TOKENS.float())
+
+
+def test_functions_say_what_cannot_be_guessed():
+    batch = [{"deep": {"pixels": X}}, Y]
+    assert understand(batch, lambda b: b[0]["deep"]["pixels"]).labels is None
+    assert torch.equal(understand(batch, lambda b: (b[0]["deep"]["pixels"], b[1])).labels, Y)
+    assert len(understand(batch, lambda b: (X, torch.randn(4, 2))).inputs) == 2
+    assert understand(batch, lambda b: (X, None)).labels is None
+    found = understand((X, Y))
+    forward = Forward(nn.Linear(3, 2), found, lambda module, x: module(x) * 0 + 7, contextlib.nullcontext)
+    assert forward(X).eq(7).all()
+
+
+def test_rows_can_be_exchanged():
+    found = understand({"input_ids": TOKENS, "attention_mask": ATTENTION, "labels": Y})
+    two = found.like([t[:2] for t in found.tensors])
+    assert isinstance(two, Batch)
+    assert (len(two), list(two.extra), two.by_name) == (2, ["attention_mask"], "input_ids")
+    assert torch.equal(two.labels, Y[:2])
+
+
+@pytest.mark.parametrize(
+    "batch", [{"pixels": X}, "text", [], {"x": ["a"]}, [{"x": X}, Y], (X, torch.randn(5, 2)), torch.tensor(1.0)]
+)
+def test_other_batches_are_shown_with_the_lines_that_help(batch):
+    with pytest.raises(TypeError, match=r"(?s)`batch` must hold input tensors.*input_fn=lambda batch.*forward_fn="):
+        understand(batch)
+
+
+def test_the_structure_of_a_batch_in_words():
+    text = describe({"image": X, "meta": [{"id": Y}, ("a", "b")], "n": 3})
+    assert text.splitlines() == [
+        "  dict",
+        "    image: float32 (4, 3)",
+        "    meta: list",
+        "      0: dict",
+        "        id: int64 (4,)",
+        "      1: tuple of 2 str",
+        "    n: int",
+    ]

@@ -1,0 +1,171 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bivshap_lightning.audit.batches import Batch
+from bivshap_lightning.audit.selection import POOL, Probe
+
+
+def data(n: int = 60, n_classes: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(n, 4, generator=generator), torch.randint(n_classes, (n,), generator=generator)
+
+
+def choose_together(probes: list[Probe], **kwargs) -> None:
+    """All processes at once, each in a thread that waits for the others wherever the real ones would."""
+    barrier, table = threading.Barrier(len(probes)), [None] * len(probes)
+
+    def gather_on(rank: int):
+        def gather(value):
+            table[rank] = value
+            barrier.wait(timeout=20)
+            everyone = list(table)
+            barrier.wait(timeout=20)
+            return everyone
+
+        return gather
+
+    with ThreadPoolExecutor(len(probes)) as pool:
+        list(pool.map(lambda rank: probes[rank].choose(gather_on(rank), **kwargs), range(len(probes))))
+
+
+def samples(probe: Probe) -> torch.Tensor:
+    return torch.cat([chunk.batch.inputs[0] for chunk in probe.chunks()])
+
+
+@given(st.integers(1, 20), st.integers(1, 17), st.integers(0, 5), st.permutations(range(60)))
+def test_the_choice_depends_on_neither_batches_nor_order(size, batch_size, seed, order):
+    x, y = data()
+    reference, other = Probe(size, seed), Probe(size, seed)
+    reference.offer(Batch((x,), y))
+    for part in torch.tensor(order).split(batch_size):
+        other.offer(Batch((x[part],), y[part]))
+    for probe in (reference, other):
+        assert probe.choose(lambda value: [value]) == 0
+    assert reference.keys == other.keys
+    assert len(reference) == min(size, 60)
+    assert torch.equal(samples(reference), samples(other))
+
+
+def test_classes_take_turns():
+    x, y = data()
+    probe = Probe(9, seed=0)
+    probe.offer(Batch((x,), y))
+    probe.choose(lambda value: [value])
+    assert next(probe.chunks()).batch.labels.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_another_seed_is_another_choice():
+    x, y = data()
+    probes = [Probe(5, seed=s) for s in (0, 1)]
+    for probe in probes:
+        probe.offer(Batch((x,), y))
+        probe.choose(lambda value: [value])
+    assert not torch.equal(samples(probes[0]), samples(probes[1]))
+
+
+def test_processes_choose_what_one_process_would():
+    """Uneven shards with the padding of a distributed sampler, whose duplicates count once."""
+    x, y = data(61)
+    alone = Probe(12, seed=0)
+    alone.offer(Batch((x,), y))
+    alone.choose(lambda value: [value])
+    padded = torch.cat([torch.arange(61), torch.arange(2)])
+    probes = [Probe(12, seed=0, rank=r, world_size=3) for r in range(3)]
+    for rank, probe in enumerate(probes):
+        shard = padded[rank::3]
+        for part in shard.split(8):
+            probe.offer(Batch((x[part],), y[part]))
+    choose_together(probes)
+    assert all(p.keys == alone.keys for p in probes)
+    places = sorted(k for p in probes for chunk in p.chunks() for k in chunk.places)
+    assert places == list(range(12))
+
+
+@pytest.mark.parametrize("n_processes", [1, 2, 3])
+def test_the_company_of_a_sample_does_not_depend_on_processes(n_processes):
+    """Two shapes, chunks of at most four; every process gets whole chunks, with samples that others met."""
+    x, y = data(30)
+    probes = [Probe(30, seed=0, rank=r, world_size=n_processes) for r in range(n_processes)]
+    for rank, probe in enumerate(probes):
+        for width in (4, 3):
+            part = torch.arange(rank, 30, n_processes)
+            part = part[part % 7 > 2] if width == 4 else part[part % 7 <= 2]
+            probe.offer(Batch((x[part, :width],), y[part]))
+    choose_together(probes, chunk_size=4)
+    chunks = sorted((c for p in probes for c in p.chunks()), key=lambda c: c.places)
+    alone = Probe(30, seed=0)
+    alone.offer(Batch((x[torch.arange(30) % 7 > 2],), y[torch.arange(30) % 7 > 2]))
+    alone.offer(Batch((x[torch.arange(30) % 7 <= 2, :3],), y[torch.arange(30) % 7 <= 2]))
+    alone.choose(lambda value: [value], chunk_size=4)
+    expected = sorted(alone.chunks(), key=lambda c: c.places)
+    assert [c.places for c in chunks] == [c.places for c in expected]
+    assert [c.keys for c in chunks] == [c.keys for c in expected]
+    assert all(torch.equal(a.batch.inputs[0], b.batch.inputs[0]) for a, b in zip(chunks, expected, strict=True))
+    assert {len(c.places) for c in chunks} <= {1, 2, 3, 4}
+    assert sum(p.n_mine for p in probes) == 30
+    assert max(p.n_mine for p in probes) - min(p.n_mine for p in probes) <= 8
+
+
+def test_a_resumed_run_finds_the_same_samples():
+    x, y = data()
+    first = Probe(5, seed=0)
+    first.offer(Batch((x[:30],), y[:30]))
+    first.choose(lambda value: [value])
+    again = Probe(5, seed=0, wanted=first.keys)
+    again.offer(Batch((x.flip(0),), y.flip(0)))
+    assert again.choose(lambda value: [value]) == 0
+    assert again.keys == first.keys
+    assert torch.equal(samples(again), samples(first))
+    changed = Probe(5, seed=0, wanted=first.keys)
+    changed.offer(Batch((x + 1,), y))
+    assert changed.choose(lambda value: [value]) == 5
+    assert len(changed) == 5
+
+
+def test_samples_of_different_shapes_stay_apart():
+    probe = Probe(6, seed=0)
+    probe.offer(Batch((torch.randn(3, 4),)))
+    probe.offer(Batch((torch.randn(3, 5),)))
+    probe.choose(lambda value: [value])
+    chunks = list(probe.chunks())
+    assert sorted(tuple(c.batch.inputs[0].shape) for c in chunks) == [(3, 4), (3, 5)]
+    assert sorted(k for c in chunks for k in c.places) == list(range(6))
+
+
+def test_every_process_can_have_all_samples():
+    x, y = data()
+    probes = [Probe(8, seed=0, rank=r, world_size=2) for r in range(2)]
+    for rank, probe in enumerate(probes):
+        probe.offer(Batch((x[rank::2],), y[rank::2]))
+    choose_together(probes, everywhere=True)
+    assert torch.equal(samples(probes[0]), samples(probes[1]))
+    assert [p.n_mine for p in probes] == [8, 8]
+
+
+def test_large_validation_sets_are_not_searched_to_the_end():
+    x = torch.arange(POOL + 500.0)[:, None]
+    probe = Probe(1, seed=0)
+    for part in x.split(100):
+        probe.offer(Batch((part,)))
+    probe.choose(lambda value: [value])
+    everything = Probe(1, seed=0)
+    everything.offer(Batch((x[:POOL],)))
+    everything.choose(lambda value: [value])
+    assert probe.keys == everything.keys
+    large = Probe(POOL + 200, seed=0)
+    large.offer(Batch((x,)))
+    large.choose(lambda value: [value])
+    assert len(large) == POOL + 200
+    assert float(samples(large).max()) == POOL + 199
+
+
+def test_half_precision_and_regression_labels():
+    probe = Probe(3, seed=0)
+    probe.offer(Batch((torch.randn(5, 2).bfloat16(),), torch.randn(5)))
+    probe.choose(lambda value: [value])
+    assert samples(probe).dtype == torch.bfloat16

@@ -1,0 +1,395 @@
+"""The page of an audit: what it says, that data stays text, and how it behaves in a real browser."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bivshap_lightning.audit.record import load_arrays, load_audit, save_audit
+from bivshap_lightning.gate import GateError, Rule
+from bivshap_lightning.gate.graphs import class_graphs, sample_graphs
+from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.views.html import drawings, render_failure, render_page
+from tests.records import P, record
+from tests.test_cli import call, refused
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync"]  # fmt: skip
+HOSTILE = ["<script>alert(1)</script>", '" onload="x', "&lt;b&gt;", "http://evil.example/x.png"]
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+GAMMA = 1e-5
+
+
+def or_game(names, seed: int, n_players: int = 4) -> ExplanationGraph:
+    """Players 0 and 1 make each other redundant; all else is arbitrary."""
+    generator = np.random.default_rng(seed)
+    weights = generator.uniform(0.05, 0.9, (n_players, n_players))
+    weights[1, 2:], weights[2:, 1] = weights[0, 2:], weights[2:, 0]
+    weights[0, 1] = weights[1, 0] = 0
+    np.fill_diagonal(weights, 0)
+    shapley = generator.uniform(0.1, 1, n_players)
+    shapley[1] = shapley[0]
+    return ExplanationGraph(weights, names=names, shapley=shapley)
+
+
+def describe(g: ExplanationGraph) -> dict:
+    h, scores = g.redundancy(GAMMA), g.ranking(personalized=True)
+    return {
+        "players": list(g.names),
+        "ranking": [{"player": g.names[k], "score": float(scores[k])} for k in g.order(personalized=True)],
+        "groups": [[g.names[k] for k in group] for group in h.groups],
+        "sources": [g.names[k] for k in h.sources],
+        "sinks": [g.names[k] for k in h.sinks],
+        "density": h.density,
+        "n_undecided": int(h.n_undecided),
+    }
+
+
+CURVES = {
+    name: {"masked_fraction": [0.0, 0.5, 1.0], "accuracy": [1.0, y, 0.2], "standard_error": [0.0, 0.05, 0.1]}
+    for name, y in (("ours", 0.9), ("kernel_shap", 0.8))
+}
+METRICS = {
+    f"{P}accuracy_with_representatives": (1.0, 0.0),
+    "bivshap/posthoc_accuracy/ours": (0.8, 0.05),
+    "bivshap/posthoc_accuracy/kernel_shap": (0.7, 0.06),
+    "mine <i>": (3.25, 0.125),
+}
+
+
+def save(path: Path, graphs, labels, targets=None, **changes) -> Path:
+    """A record of these graphs as the callback would write it."""
+    targets = labels if targets is None else targets
+    classes = {}
+    for name in dict.fromkeys(labels):
+        members = [g for g, label in zip(graphs, labels, strict=True) if label == name]
+        if len({g.names for g in members}) == 1:
+            classes[name] = describe(ExplanationGraph.mean(members))
+    fields = record([], METRICS, classes, gamma=GAMMA) | {"curves": CURVES, "cost": {"seconds": 1.5, "forwards": 7e3}}
+    fields["versions"] = {"torch": "2.99.1"}
+    fields["samples"] = [
+        {"index": k, "label": label, "target": target, "gain": float(g.shapley.sum()), "scores": {}, **describe(g)}
+        for k, (g, label, target) in enumerate(zip(graphs, labels, targets, strict=True))
+    ]
+    parts = {name: [getattr(g, name).astype(np.float32) for g in graphs]
+             for name in ("weights", "standard_error", "shapley")}  # fmt: skip
+    if len({g.n_players for g in graphs}) == 1:
+        arrays = {name: np.stack(rows) for name, rows in parts.items()}
+    else:
+        arrays = {f"{name}_{k}": row for name, rows in parts.items() for k, row in enumerate(rows)}
+    for key in ("kind", "version"):
+        del fields[key]
+    return save_audit(path, fields | changes, arrays)
+
+
+def save_again(path: Path, fields, arrays) -> Path:
+    """Changed fields with their right checksums."""
+    return save_audit(path, fields, {name: value for name, value in arrays.items() if name not in ("kind", "version")})
+
+
+@pytest.fixture(scope="module")
+def audit(tmp_path_factory) -> Path:
+    """Six samples of two classes, the last one predicted wrongly."""
+    names = ["age", "age (copy)", "height", "weight"]
+    graphs = [or_game(names, seed) for seed in range(6)]
+    labels = ["cat"] * 3 + ["dog"] * 3
+    return save(tmp_path_factory.mktemp("page") / "audit.json", graphs, labels, [*labels[:-1], "cat"])
+
+
+@pytest.fixture(scope="module")
+def page(audit) -> str:
+    return render_page(audit, [Rule(metric="share_removable", max=0.1), Rule(metric="density", max=1)], audit)
+
+
+class Outline(HTMLParser):
+    """Elements in order with their attributes, and whether all are closed."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found, self.open = [], []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in ("meta", "img", "wbr"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def of(self, tag):
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def words(page: str) -> str:
+    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body.replace("<wbr>", ""))).split())
+
+
+def test_the_verdict_comes_first_and_everything_is_there(page):
+    said = words(page)
+    order = ["✗ Failed", "The model breaks 1 of 2 rules", "6 samples of 2 classes", "✗ fail", "is not met",
+             "age = age (copy)", "6 of 6", "The same groups.", "mean over the curve", "kernel_shap", "0.700 ± 0.060",
+             "Sample 5: why “cat”, labelled “dog”", "mine <i> 3.25 0.125", "forwards 7,000", "baseline 0",
+             "torch 2.99.1"]  # fmt: skip
+    places = [said.find(words) for words in order]
+    assert -1 not in places, order[places.index(-1)]
+    assert places[:3] == sorted(places[:3])
+    assert said.index("✗ Failed") < said.index("age")
+
+
+def test_without_rules_the_headline_is_neutral(audit):
+    said = words(render_page(audit))
+    assert "No verdict: no rules were given" in said
+    assert not re.search("passed|failed", said, re.IGNORECASE)
+    assert "Since the previous record" not in said
+
+
+def test_a_pass_and_its_warnings(audit):
+    rules = [Rule(metric="density", max=1), Rule(metric="density", max=0, severity="warn")]
+    said = words(render_page(audit, rules))
+    assert "✓ Passed The model passes, with 1 warning" in said
+    assert "✓ Passed The model meets its 1 rule " in words(render_page(audit, rules[:1]))
+
+
+def test_the_page_is_accessible_and_asks_for_nothing(page):
+    outline = Outline(page)
+    ids = {attributes["id"] for _, attributes in outline.found if "id" in attributes}
+    assert all(link["href"][0] == "#" and link["href"][1:] in ids for link in outline.of("a"))
+    assert outline.of("a")[0] == {"class": "skip", "href": "#main"}
+    assert not {"script", "link", "iframe", "object", "base", "form"} & {tag for tag, _ in outline.found}
+    assert all(image["src"].startswith("data:image/png;base64,") and image["alt"] for image in outline.of("img"))
+    assert len(outline.of("img")) == 2 + 1 + 4
+    assert len(outline.of("h1")) == 1
+    assert len(outline.of("table")) == len(outline.of("caption"))
+    assert all(head.get("scope") in ("row", "col") for head in outline.of("th"))
+    assert {"default-src 'none'; img-src data:; style-src 'unsafe-inline'"} < {
+        m.get("content") for m in outline.of("meta")
+    }
+    assert "http" not in page.replace("http-equiv", "")
+    assert "url(" not in page
+    assert "@import" not in page
+
+
+def test_names_from_data_stay_text(tmp_path):
+    graphs = [or_game(HOSTILE, seed) for seed in range(2)]
+    run = {"stage": HOSTILE[0], "epoch": HOSTILE[1], "step": {"a": 1}}
+    path = save(tmp_path / "audit.json", graphs, [HOSTILE[0]] * 2, run=run, versions={HOSTILE[0]: HOSTILE},
+                curves={HOSTILE[0]: CURVES["ours"]})  # fmt: skip
+    page = render_page(path, [Rule(metric="share_removable", class_name=HOSTILE[0], max=0)])
+    outline = Outline(page)
+    assert {tag for tag, _ in outline.found} <= {
+        "html", "head", "meta", "title", "style", "body", "a", "header", "div", "p", "h1", "nav", "ul", "li", "main",
+        "section", "h2", "h3", "b", "span", "table", "caption", "thead", "tbody", "tr", "th", "td", "figure", "img",
+        "figcaption", "details", "summary", "small", "wbr", "footer",
+    }  # fmt: skip
+    assert not [a for _, attributes in outline.found for a in attributes if a.startswith("on")]
+    assert html.escape(HOSTILE[0]) in page
+    assert "&amp;lt;b&amp;gt;" in page
+    assert "<script" not in page + render_failure(HOSTILE[0])
+
+
+def test_names_find_their_places(tmp_path):
+    """Arrays are stored by position and rankings by rank: the weights must come back under their own names."""
+    graphs = [or_game(["b", "d", "a", "c"], seed) for seed in range(4)]
+    path = save(tmp_path / "audit.json", graphs, ["x"] * 4)
+    fields = json.loads(path.read_text())
+    arrays = {name: np.stack([getattr(g, name) for g in graphs]).astype(np.float32) for name in ("weights", "shapley")}
+    found = sample_graphs(fields, arrays)
+    assert [g.names for g in found] == [("b", "d", "a", "c")] * 4
+    np.testing.assert_allclose(class_graphs(fields, found)["x"].weights, np.mean([g.weights for g in graphs], axis=0),
+                               atol=1e-6)  # fmt: skip
+
+
+def test_texts_of_different_length(tmp_path):
+    sentences = [["not", "bad", "at", "all"], ["very", "bad", "film"], ["film", "very", "bad"]]
+    graphs = [or_game(names, seed, len(names)) for seed, names in enumerate(sentences)]
+    page = render_page(save(tmp_path / "audit.json", graphs, ["good", "bad", "bad"]))
+    assert len(Outline(page).of("img")) == 1 + 1 + 3
+    assert "not and bad" in page
+
+
+def test_images_are_drawn_by_the_names_of_their_pixels(tmp_path):
+    names = [f"r{k // 6}c{k % 6}" for k in range(36)]
+    graphs = [or_game(names, seed, 36) for seed in range(2)]
+    page = render_page(save(tmp_path / "audit.json", graphs, ["0", "0"]))
+    assert len(Outline(page).of("img")) == 1 + 1 + 2
+    assert "Interchangeable: r0c0 and r0c1." in page
+
+
+def test_graphs_are_drawn_on_the_pictures_that_the_record_holds(tmp_path, monkeypatch):
+    names = [f"r{k // 6}c{k % 6}" for k in range(36)]
+    path = save(tmp_path / "audit.json", [or_game(names, seed, 36) for seed in range(2)], ["0", "0"])
+    image, drawn = np.arange(36, dtype=np.uint8).reshape(6, 6), []
+    draw = drawings.draw_image_graphs
+
+    def spy(graph, h, image, segments, **kwargs):
+        drawn.append((image, segments))
+        return draw(graph, h, image, segments, **kwargs)
+
+    monkeypatch.setattr(drawings, "draw_image_graphs", spy)
+    pictures = {"image_1": image, "segments_1": np.arange(36).reshape(6, 6)}
+    page = render_page(save_again(path, load_audit(path), load_arrays(path) | pictures))
+    # The class by its only picture, and the sample that has it; the other sample has none.
+    assert len(drawn) == 2
+    assert all((seen == image).all() for seen, _ in drawn)
+    assert page.count("drawn on the picture") == 2
+    assert "parts of one colour make each other redundant" in page
+
+
+def test_texts_are_shown_as_sentences(tmp_path):
+    path = save(tmp_path / "audit.json", [or_game(["not", "bad", "at", "all"], 0)], ["good"], classes={})
+    fields = load_audit(path)
+    fields["samples"][0]["words"] = ["not", "bad", "at", "<all>"]
+    page = render_page(save_again(path, fields, load_arrays(path)))
+    assert "Explanation of the text “not bad at &lt;all&gt;”." in page
+
+
+def test_numbers_by_class(audit, tmp_path):
+    fields = load_audit(audit)
+    number = {"value": 0.75, "standard_error": 0.125}
+    fields["class_metrics"] = {"cat": {"n_samples": 3, "metrics": {f"{P}accuracy_with_representatives": number}}}
+    said = words(render_page(save_again(tmp_path / "audit.json", fields, load_arrays(audit))))
+    assert "cat 3 – 0.75 ± 0.12" in said
+
+
+def test_hand_made_records_without_curves_or_classes(tmp_path):
+    graphs = [or_game(["a", "b", "c", "d"], 0)]
+    path = save(tmp_path / "audit.json", graphs, ["x"], classes={}, curves={}, cost={}, versions={})
+    said = words(render_page(path))
+    for sentence in ("The record holds no curves.", "There is no mean graph to draw", "Nothing was recorded."):
+        assert sentence in said
+
+
+@pytest.mark.parametrize(
+    "damage", ["json", "npz", "no npz", "score", "curves", "shape", "nan", "nested", "words", "picture"]
+)
+def test_damaged_records_are_refused(tmp_path, damage):
+    graphs = [or_game(["a", "b", "c", "d"], seed) for seed in range(2)]
+    path = save(tmp_path / "audit.json", graphs, ["x", "x"])
+    fields, beside, arrays = load_audit(path), path.with_suffix(".npz"), load_arrays(path)
+    if damage == "json":
+        path.write_text(path.read_text()[:-9])
+    elif damage == "npz":
+        beside.write_bytes(beside.read_bytes()[:100])
+    elif damage == "no npz":
+        beside.unlink()
+    elif damage == "score":
+        fields["samples"][0]["ranking"][1]["score"] = "high"
+    elif damage == "curves":
+        fields["curves"]["ours"]["accuracy"] = [1.0]
+    elif damage == "nested":
+        fields["curves"] = {"ours": 3}
+    elif damage == "words":
+        fields["samples"][1]["words"] = ["one"]
+    elif damage == "picture":
+        arrays |= {"image_0": np.zeros((3, 3)), "segments_0": np.full((3, 3), 9)}
+    else:
+        weights = np.zeros((2, 3, 3)) if damage == "shape" else np.full((2, 4, 4), np.nan)
+        save_audit(path, fields, {"weights": weights, "standard_error": np.zeros_like(weights)})
+    if damage in ("score", "curves", "nested", "words", "picture"):
+        save_again(path, fields, arrays)
+    output = tmp_path / "report.html"
+    output.write_text("The page of an earlier run: passed")
+    assert refused(*call("report", path, "-o", output))
+    assert "could not be read" in output.read_text()
+    assert "earlier" not in output.read_text()
+
+
+def test_records_of_other_models_are_compared_only_if_made_alike(audit, tmp_path):
+    other, arrays = load_audit(audit), load_arrays(audit)
+    other["configuration"]["removal"] = "background"
+    save_again(tmp_path / "other.json", other, arrays)
+    with pytest.raises(GateError, match="different removal"):
+        render_page(audit, against=tmp_path / "other.json")
+    other["configuration"]["removal"] = "baseline 0"
+    other["metrics"] = {"bivshap/posthoc_accuracy/ours": {"value": 0.75, "standard_error": 0.1}}
+    for sample in other["samples"]:
+        sample["groups"] = []
+    arrays["weights"] = np.roll(arrays["weights"], 1, axis=1) * (1 - np.eye(4))
+    save_again(tmp_path / "other.json", other, arrays)
+    said = words(render_page(audit, against=tmp_path / "other.json"))
+    assert "new: age = age (copy) (6 of 6 samples)" in said
+    assert "0.75 +0.05" in said
+    drift = re.search(r"Drift of each class graph.*? cat ([\d.]+) ([\d.]+) ([\d.]+) dog", said)
+    assert drift is not None
+    assert float(drift[1]) > 0.1
+
+
+def test_the_command_writes_the_page_whatever_the_verdict(audit, tmp_path):
+    rules = tmp_path / "gate.toml"
+    rules.write_text('[[rule]]\nmetric = "share_removable"\nmax = 0.1\n')
+    code, output = call("report", audit, "-o", tmp_path / "r.html", "--rules", rules, "--against", audit)
+    assert code == 0
+    assert output.startswith(f"bivshap: page {tmp_path / 'r.html'}; gate FAILED: 0 passed, 1 failed")
+    code, output = call("report", audit, "-o", tmp_path / "r.html", "--rules", rules, "--json")
+    said = json.loads(output)
+    assert (code, said["page"], said["verdict"]["passed"]) == (0, str(tmp_path / "r.html"), False)
+    assert json.loads(call("report", audit, "-o", tmp_path / "neutral.html", "--json")[1])["verdict"] is None
+    assert "✗ Failed" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    code, output = call("report", audit, "-o", tmp_path / "no" / "r.html")
+    assert refused(code, output)
+    assert "`--output` must be a writable file" in output
+    rules.write_text("[[rule]]\n")
+    assert refused(*call("report", audit, "-o", tmp_path / "r.html", "--rules", rules))
+    assert "could not be read" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_reporting_needs_no_torch(audit, tmp_path):
+    arguments = ["report", str(audit), "-o", str(tmp_path / "r.html")]
+    code = (
+        f"import sys; from bivshap_lightning import cli; code = cli.main({arguments!r})\n"
+        "print(sorted({'torch', 'pytorch_lightning', 'captum'} & set(sys.modules)), code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines()[-1] == "[] 0", done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+def test_the_page_in_a_browser(page, tmp_path):
+    from playwright.sync_api import sync_playwright
+
+    file = tmp_path / "report.html"
+    file.write_text(page, encoding="utf-8")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        try:
+            for width in (1200, 390):
+                tab = browser.new_page(viewport={"width": width, "height": 800})
+                said, asked = [], []
+                tab.on("console", lambda message, said=said: said.append(message.text))
+                tab.on("pageerror", lambda error, said=said: said.append(str(error)))
+                tab.on("request", lambda request, asked=asked: asked.append(request.url))
+                tab.goto(file.as_uri(), wait_until="load")
+                heading = tab.locator("h1").bounding_box()
+                assert heading["y"] + heading["height"] < 400
+                assert tab.evaluate("document.documentElement.scrollWidth") <= width
+                assert tab.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 600)")
+                tab.keyboard.press("Tab")
+                assert tab.evaluate("document.activeElement.className") == "skip"
+                assert tab.locator(".skip").bounding_box()["x"] >= 0
+                tab.keyboard.press("Enter")
+                assert tab.evaluate("document.activeElement.id") == "main"
+                # Everything that folds unfolds by keyboard.
+                tab.locator("details > summary").first.focus()
+                tab.keyboard.press("Enter")
+                assert tab.evaluate("document.querySelector('details').open")
+                assert said == []
+                assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
+            # On paper everything is unfolded, on white, and nothing is cut off.
+            tab.emulate_media(media="print")
+            assert tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+            assert tab.evaluate("[...document.querySelectorAll('details')].every(d => d.offsetHeight > 60)")
+            assert tab.pdf(format="A4").startswith(b"%PDF")
+        finally:
+            browser.close()
