@@ -53,12 +53,12 @@ class Settings:
     behavior: Any
     link: Any
     target: Any
-    budget: int | None
+    n_evaluations: int | None
     gamma: float
     seed: int
-    baselines: tuple[Any, ...]
-    baseline_budget: int | None
-    replacement: Any
+    compare_with: tuple[Any, ...]
+    compare_n_evaluations: int | None
+    baselines: Any
     background: Any
     feature_mask: Any
     perturbations_per_eval: int | None
@@ -156,7 +156,7 @@ class Audit:
     ) -> None:
         self.settings = settings
         self._names = names
-        rivals = [captum_rival(baseline, seed=settings.seed) for baseline in settings.baselines]
+        rivals = [captum_rival(baseline, seed=settings.seed) for baseline in settings.compare_with]
         self._rivals = {rival.name: rival for rival in rivals}
         # Alone: parts of other processes arrive as such.
         alone: dict[str, Any] = {"sync_on_compute": False, "per_sample": True}
@@ -251,7 +251,7 @@ class Audit:
         return Game(
             forward,
             batch.inputs,
-            baselines=settings.replacement,
+            baselines=settings.baselines,
             background=settings.background,
             feature_mask=players_of(batch, settings.feature_mask),
             target=labels_as_target(batch, settings.behavior) if settings.target == "label" else settings.target,
@@ -265,13 +265,13 @@ class Audit:
         """Explain within the budget, or with as many evaluations as a pilot says there is time for."""
         explainer = BivariateShapley(None, self.settings.method, seed=self.settings.seed)  # type: ignore[arg-type]
         if np.isinf(deadline):
-            return explainer.explain(game, self.settings.budget)
+            return explainer.explain(game, self.settings.n_evaluations)
         start = time.perf_counter()
         pilot = explainer.explain(game, explainer.minimum_evaluations(game))
         seconds = time.perf_counter() - start
         # Half of what is left, because rivals and metrics want their time too.
         affordable = int(pilot.n_evaluations.max()) * (deadline - time.perf_counter()) / 2 / max(seconds, 1e-6)
-        wanted = explainer.budget(game) if self.settings.budget is None else self.settings.budget
+        wanted = explainer.budget(game) if self.settings.n_evaluations is None else self.settings.n_evaluations
         n_evaluations = min(wanted, int(affordable))
         return pilot if n_evaluations <= int(pilot.n_evaluations.max()) else explainer.explain(game, n_evaluations)
 
@@ -285,9 +285,9 @@ class Audit:
                 self._skipped[name] = "time_budget was used up"
                 continue
             before = int(game.n_evaluations.sum())
-            if self.settings.baseline_budget is not None:
+            if self.settings.compare_n_evaluations is not None:
                 least = 4 * game.n_players * game.removal.n_rows
-                rival = replace(rival, n_evaluations=max(self.settings.baseline_budget, least))
+                rival = replace(rival, n_evaluations=max(self.settings.compare_n_evaluations, least))
             try:
                 scores = rival.attribute(game)
             except ValueError as error:

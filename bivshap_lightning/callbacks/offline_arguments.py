@@ -29,7 +29,7 @@ INSTALL = "pip install 'jsonargparse[signatures]>=4.32'"
 NOT_FROM_CONFIG = ("callbacks", "logger", "default_root_dir", "fast_dev_run", "enable_checkpointing", "profiler")
 # Of the callback: what an audit of one trained model has no use for. A time budget would make numbers depend on the
 # moment, so that a resumed audit could not equal one in a single go.
-NOT_FOR_AUDIT = {"every_n_epochs", "time_budget", "on_error", "write_record"}
+NOT_FOR_AUDIT = {"every_n_epochs", "max_share", "time_budget", "on_error", "write_record", "name"}
 BASES = {"model": "LightningModule", "data": "LightningDataModule"}
 
 
