@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bivshap_lightning.audit.audit import Audit, Findings, Part, Settings
 from bivshap_lightning.audit.batches import Batch, Forward, has_interactions, understand
@@ -368,7 +368,7 @@ class BivShapCallback(EitherCallback):
             n_left -= len(chunk.places)
         return parts
 
-    def _explain_chunk(self, audit: Audit, forward: Forward, chunk: Chunk, deadline: float) -> Part:
+    def _explain_chunk(self, audit: Audit, forward: nn.Module, chunk: Chunk, deadline: float) -> Part:
         return audit.explain(forward, chunk, deadline)
 
     def _chosen_probe(self, trainer: Any, stage: str) -> Probe:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 import yaml
 
 from bivshap_lightning.callbacks.bivshap import BivShapCallback
@@ -156,8 +157,9 @@ class Arguments:
             "checkpoint": self._checkpoint.sha256,
             "model": f"{kind.__module__}.{kind.__qualname__}",
             "code": hashlib.sha256(Path(inspect.getfile(kind)).read_bytes()).hexdigest(),
-            "arguments": {name: given.get(name) for name in ("model", "audit")},
+            "arguments": {name: given.get(name) for name in ("model", "audit", "seed_everything")},
             "precision": (given.get("trainer") or {}).get("precision"),
+            "float32_matmul_precision": torch.get_float32_matmul_precision(),
         }
 
 

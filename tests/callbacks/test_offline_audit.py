@@ -21,7 +21,7 @@ import torch
 
 from bivshap_lightning.audit.audit import Audit
 from bivshap_lightning.audit.batches import Batch, Forward
-from bivshap_lightning.audit.chunk_store import Journal
+from bivshap_lightning.audit.chunk_store import ChunkStore
 from bivshap_lightning.audit.record import load_arrays, load_audit
 from bivshap_lightning.audit.selection import Probe
 from bivshap_lightning.callbacks import BivShapCallback
@@ -151,7 +151,7 @@ def test_a_failure_on_one_of_two_processes_is_told_once(project):
 @pytest.mark.slow
 def test_every_exit_code_in_a_real_process(project):
     refused = start(project, "--model", "audited.Nothing", "-o", "codes")
-    broken = start(project, "--model", "audited.Broken", *NAMES[2:], *QUICK, "-o", "codes")
+    broken = start(project, "--model", "audited.Broken", *NAMES[2:], *QUICK, "-o", "broken")
     done = start(project, *NAMES, *QUICK, "-o", "codes", "--json")
     code, out, err = finish(refused)
     assert (code, out) == (2, "")
@@ -290,19 +290,19 @@ def test_a_part_depends_on_nothing_that_ran_before(audit):
 
 def test_parts_come_back_from_disk_bit_by_bit(audit, tmp_path):
     new, forward, chunks = audit
-    journal = Journal(tmp_path / "kept", {"checkpoint": "a", "settings": {"seed": 0}})
-    assert journal.load(chunks[0], journal.finished()) is None
+    store = ChunkStore(tmp_path / "kept", {"checkpoint": "a", "settings": {"seed": 0}})
+    assert store.load(chunks[0], store.finished()) is None
     part = new().explain(forward, chunks[0], np.inf)
-    journal.save(chunks[0], part)
-    assert equal(journal.load(chunks[0], journal.finished()), part)
-    assert journal.load(chunks[1], journal.finished()) is None
-    other = Journal(tmp_path / "kept", {"checkpoint": "b", "settings": {"seed": 0}})
+    store.save(chunks[0], part)
+    assert equal(store.load(chunks[0], store.finished()), part)
+    assert store.load(chunks[1], store.finished()) is None
+    other = ChunkStore(tmp_path / "kept", {"checkpoint": "b", "settings": {"seed": 0}})
     assert other.load(chunks[0], other.finished()) is None
     (path,) = (tmp_path / "kept").iterdir()
     path.write_bytes(path.read_bytes()[:-7])
-    assert journal.load(chunks[0], journal.finished()) is None
-    journal.remove()
-    journal.remove()
+    assert store.load(chunks[0], store.finished()) is None
+    store.remove()
+    store.remove()
     assert not (tmp_path / "kept").exists()
 
 
@@ -319,9 +319,9 @@ def test_parts_with_pictures_and_words_come_back_too(tmp_path):
     part = Audit(callback.settings, torch.device("cpu")).explain(forward, chunk, np.inf)
     part.samples[0] = type(part.samples[0])(**vars(part.samples[0]) | {"words": ["a", "日本"]})
     assert part.samples[0].image.shape == (1, 8, 8)
-    journal = Journal(tmp_path, {})
-    journal.save(chunk, part)
-    assert equal(journal.load(chunk, journal.finished()), part)
+    store = ChunkStore(tmp_path, {})
+    store.save(chunk, part)
+    assert equal(store.load(chunk, store.finished()), part)
 
 
 @pytest.mark.parametrize(
