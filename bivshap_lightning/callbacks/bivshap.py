@@ -31,7 +31,7 @@ from bivshap_lightning.callbacks.lightning import (
 )
 from bivshap_lightning.callbacks.output import Output, advice_on, summary_line
 from bivshap_lightning.callbacks.schedule import DEFAULT_MAX_SHARE, AuditSchedule
-from bivshap_lightning.explainers.bivariate import Method
+from bivshap_lightning.explainers.registry import ExplainerLike
 from bivshap_lightning.game.behavior import BehaviorName
 from bivshap_lightning.game.model import global_rngs_kept
 
@@ -133,7 +133,7 @@ class BivShapCallback(EitherCallback):
         input_fn: Callable[[Any], Any] | None = None,
         forward_fn: Callable[..., Any] | None = None,
         dataloader_idx: int = 0,
-        method: Method = "auto",
+        method: ExplainerLike = "auto",
         n_evaluations: int | None = None,
         compare_with: Sequence[Any] = DEFAULT_COMPARISON,
         compare_n_evaluations: int | None = 256,
