@@ -7,9 +7,10 @@ settings alone, so that parts may come from other processes or from a disk; all 
 
 from __future__ import annotations
 
+import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -145,6 +146,8 @@ class Audit:
         settings: what to compute.
         device: where metrics keep their sums.
         names: of the players, or None.
+        agree: where all processes must make the same forward passes, gives every process the value of rank zero; used
+            for what depends on the clock.
     """
 
     def __init__(
@@ -152,9 +155,12 @@ class Audit:
         settings: Settings,
         device: torch.device,
         names: Sequence[str] | None = None,
+        *,
+        agree: Callable[[Any], Any] | None = None,
     ) -> None:
         self.settings = settings
         self._names = names
+        self._agree = agree or (lambda value: value)
         self._explainer = find_explainer(settings.method)
         rivals = [find_explainer(other, argument="compare_with") for other in settings.compare_with]
         self._rivals = {rival.name: rival for rival in rivals}
@@ -180,7 +186,7 @@ class Audit:
         """
         for metric in self._metrics.values():
             metric.reset()
-        game = self._game(forward, chunk.batch)
+        game = self.game(forward, chunk.batch)
         explanation = self._explain(game, deadline)
         names = [self._names_of(game, b) for b in range(len(explanation))]
         graphs = [explanation.graph(b, n) for b, n in enumerate(names)]
@@ -247,7 +253,13 @@ class Audit:
             metric.merge_state(state)
         return metric.compute()
 
-    def _game(self, forward: nn.Module, batch: Batch) -> Game:
+    def game(self, forward: nn.Module, batch: Batch) -> Game:
+        """The game of a batch, as the settings define it.
+
+        Args:
+            forward: the model as a function of the batch's tensors.
+            batch: the samples.
+        """
         settings = self.settings
         return Game(
             forward,
@@ -275,7 +287,7 @@ class Audit:
         least = explainer.minimum_evaluations(game)
         wanted = self.settings.n_evaluations
         wanted = max(default_evaluations(game), least) if wanted is None else wanted
-        n_evaluations = min(wanted, int(affordable))
+        n_evaluations = self._agree(min(wanted, int(affordable)))
         return (
             pilot if n_evaluations <= int(pilot.n_evaluations.max()) else explainer.explain(game, n_evaluations, seed)
         )
@@ -286,7 +298,7 @@ class Audit:
         for name, rival in self._rivals.items():
             if name in self._skipped:
                 continue
-            if time.perf_counter() > deadline:
+            if not math.isinf(deadline) and self._agree(time.perf_counter() > deadline):
                 self._skipped[name] = "time_budget was used up"
                 continue
             n_evaluations = self.settings.compare_n_evaluations

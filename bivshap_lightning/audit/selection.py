@@ -61,6 +61,7 @@ class Probe:
         >>> probe = Probe(2, seed=0)
         >>> probe.offer(Batch((torch.arange(8.0).view(4, 2),), torch.tensor([0, 0, 1, 1])))
         >>> missing = probe.choose(lambda x: [x])
+        >>> probe.distribute(lambda x: [x])
         >>> [chunk.batch.labels.tolist() for chunk in probe.chunks()]
         [[0, 1]]
     """
@@ -74,6 +75,7 @@ class Probe:
         self._template: Batch | None = None
         self._n_seen = 0
         self._mine: list[list[int]] = []
+        self._distributed: tuple[int, bool] | None = None
         self.keys: list[str] = []
 
     @property
@@ -118,13 +120,11 @@ class Probe:
                 kept.remove(largest)
                 del self._rows[largest]
 
-    def choose(self, gather: Gather, *, chunk_size: int = CHUNK, everywhere: bool = False) -> int:
-        """Settle the choice and who explains what, together with all other processes.
+    def choose(self, gather: Gather) -> int:
+        """Make the choice, together with all other processes.
 
         Args:
             gather: brings a value from every process to every process, in order of rank.
-            chunk_size: at most this many samples in a chunk.
-            everywhere: every process gets all chunks (models whose parameters are spread over processes need that).
 
         Returns:
             How many wanted samples were not found again (then a new choice was made).
@@ -141,11 +141,31 @@ class Probe:
         self.keys = found if found and not n_missing else _round_robin(pool, self._size)
         self._rows = {k: self._rows[k] for k in self.keys if owner[k] == self._rank and k in self._rows}
         self._strata, self._wanted = {}, {}
-        self._distribute(gather, chunk_size, everywhere)
+        if self.keys:
+            self._template = next((t for t in gather(self._template) if t is not None), None)
         return n_missing
 
-    def _distribute(self, gather: Gather, chunk_size: int, everywhere: bool) -> None:
-        """Cut the choice into chunks and bring the samples of each to the process that explains it."""
+    def example(self, gather: Gather, device: torch.device | str = "cpu") -> Batch:
+        """The first chosen sample, on every process.
+
+        Args:
+            gather: as in :meth:`choose`.
+            device: where it is wanted.
+        """
+        key = self.keys[0]
+        row = next(row for row in gather(self._rows.get(key)) if row is not None)
+        return self._stack([row], device)
+
+    def distribute(self, gather: Gather, *, chunk_size: int = CHUNK, everywhere: bool = False) -> None:
+        """Cut the choice into chunks of one shape and bring the samples of each to the process that explains it.
+
+        Args:
+            gather: as in :meth:`choose`.
+            chunk_size: at most this many samples in a chunk.
+            everywhere: every process explains all chunks.
+        """
+        if self._distributed == (chunk_size, everywhere):
+            return
         shapes: dict[str, tuple[torch.Size, ...]] = {}
         for part in gather({key: tuple(t.shape for t in row) for key, row in self._rows.items()}):
             shapes |= part
@@ -154,17 +174,17 @@ class Probe:
             groups.setdefault(shapes[key], []).append(place)
         chunks = [g[k : k + chunk_size] for g in groups.values() for k in range(0, len(g), chunk_size)]
         self._mine = chunks if everywhere else chunks[self._rank :: self._world_size]
+        self._distributed = (chunk_size, everywhere)
         if self._world_size == 1:
             return
         wanted = {self.keys[place] for chunk in self._mine for place in chunk}
         found: dict[str, tuple[Tensor, ...]] = {}
-        # One chunk for each process at a time, so that nobody ever holds the whole choice who does not need it.
+        # One chunk per process at a time, so that no process ever holds the whole choice unless it needs it.
         for start in range(0, len(chunks), self._world_size):
             keys = [self.keys[place] for chunk in chunks[start : start + self._world_size] for place in chunk]
             for rows in gather({key: self._rows[key] for key in keys if key in self._rows}):
                 found |= {key: row for key, row in rows.items() if key in wanted}
         self._rows = found
-        self._template = next((t for t in gather(self._template) if t is not None), None)
 
     @property
     def n_mine(self) -> int:
@@ -178,12 +198,12 @@ class Probe:
             device: where the samples are wanted.
         """
         for places in self._mine:
-            yield Chunk(tuple(places), tuple(self.keys[k] for k in places), self._stack(places, device))
+            keys = tuple(self.keys[k] for k in places)
+            yield Chunk(tuple(places), keys, self._stack([self._rows[key] for key in keys], device))
 
-    def _stack(self, places: list[int], device: torch.device | str) -> Batch:
+    def _stack(self, rows: list[tuple[Tensor, ...]], device: torch.device | str) -> Batch:
         if self._template is None:  # pragma: no cover - rows come with a template
             raise RuntimeError("no batch was offered")
-        rows = [self._rows[self.keys[place]] for place in places]
         return self._template.like([torch.stack(column).to(device) for column in zip(*rows, strict=True)])
 
 

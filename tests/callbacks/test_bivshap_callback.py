@@ -70,7 +70,7 @@ def test_numbers_are_those_of_the_library(tmp_path):
 
     callback, module = BivShapCallback(**SOME), Module()
     run = fit(tmp_path, callback, module, max_epochs=1)
-    batch = next(callback._probes["validate"].chunks()).batch
+    batch = next(callback.runner._selections["validate"].chunks()).batch
     game = Game(module.eval(), batch.inputs)
     metric = InsertionAUC(personalized=True)
     metric.update(game, BivariateShapley(module, seed=0).explain(game, 64))
@@ -191,7 +191,7 @@ def test_resuming_continues_history_with_the_same_samples(tmp_path):
     resumed.fit(Module(), train_loader(), valid_loader(batch_size=7), ckpt_path=checkpoint.best_model_path)
     assert [h["epoch"] for h in second.history] == [0, 1, 2, 3]
     assert second.history[:2] == first.history
-    assert second._probes["validate"].keys == first._probes["validate"].keys
+    assert second.runner.sample_keys("validate") == first.runner.sample_keys("validate")
     assert second.output.state_dict().keys() == first.output.state_dict().keys()
 
 
@@ -219,7 +219,7 @@ def test_several_dataloaders(tmp_path):
     other = TensorDataset(torch.full((9, 6), 5.0), torch.zeros(9, dtype=torch.long))
     callback = BivShapCallback(**SOME, dataloader_idx=1)
     fit(tmp_path, callback, valid=[valid_loader(), DataLoader(other, batch_size=4)], max_epochs=1)
-    assert next(callback._probes["validate"].chunks()).batch.inputs[0].eq(5).all()
+    assert next(callback.runner._selections["validate"].chunks()).batch.inputs[0].eq(5).all()
     missing = BivShapCallback(**SOME | {"on_error": "warn"}, dataloader_idx=2)
     with pytest.warns(UserWarning, match="(?s)could not audit epoch 0.*dataloader that yields samples, got 2"):
         fit(tmp_path, missing, max_epochs=1)
@@ -301,7 +301,7 @@ def test_lightning_cli(tmp_path):
     )
     cli = LightningCLI(Module, DataModule, args=["fit", "--config", str(config)], save_config_callback=None)
     (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, BivShapCallback)]
-    assert (callback.n_samples, callback.settings.gamma) == (5, 0.001)
+    assert (callback.runner.n_samples, callback.settings.gamma) == (5, 0.001)
     assert callback.settings.feature_mask == players.Segments(3)
     assert callback.findings.removal == "baseline 1"
     assert len(callback.history) == 1

@@ -256,7 +256,8 @@ def audit(project):
     probe = Probe(9, seed=0)
     for x, y in audited.Data().val_dataloader():
         probe.offer(Batch((x,), y))
-    probe.choose(lambda value: [value], chunk_size=3)
+    probe.choose(lambda value: [value])
+    probe.distribute(lambda value: [value], chunk_size=3)
     chunks = list(probe.chunks())
     forward = Forward(module, chunks[0].batch, None, contextlib.nullcontext)
     return lambda: Audit(settings, torch.device("cpu")), forward, chunks
@@ -313,6 +314,7 @@ def test_parts_with_pictures_and_words_come_back_too(tmp_path):
     probe = Probe(3, seed=0)
     probe.offer(batch)
     probe.choose(lambda value: [value])
+    probe.distribute(lambda value: [value])
     (chunk,) = probe.chunks()
     callback = BivShapCallback(n_evaluations=600, compare_with=())
     forward = Forward(Pictures().eval(), batch, None, contextlib.nullcontext)
