@@ -1,4 +1,4 @@
-"""Mean graphs by name, against a straight-line reading of their definition."""
+"""Mean graphs by name against their definition written out as loops."""
 
 import itertools
 
@@ -24,31 +24,40 @@ def random_graph(words, seed):
     )
 
 
+def sign(graph):
+    """Of u(all) - u(none)."""
+    return -1 if graph.shapley.sum() < 0 else 1
+
+
 texts = st.lists(st.lists(st.sampled_from("abcde"), min_size=2, max_size=6), min_size=1, max_size=5)
 
 
 @settings(max_examples=40, deadline=None)
 @given(texts)
-def test_every_weight_is_the_mean_over_the_pairs_that_met(sentences):
+def test_every_weight_is_the_mean_over_the_pairs_of_the_two_names(sentences):
     graphs = [random_graph(words, seed) for seed, words in enumerate(sentences)]
     mean, largest = mean_by_name(graphs), max(float(np.abs(graph.weights).max()) for graph in graphs)
     assert mean.names == tuple(dict.fromkeys(word for words in sentences for word in words))
     for (p, a), (q, b) in itertools.permutations(enumerate(mean.names), 2):
         pairs = [
-            (graph.weights[i, j], graph.standard_error[i, j])
+            (sign(graph) * graph.weights[i, j], graph.standard_error[i, j], abs(graph.weights[i, j]))
             for graph, words in zip(graphs, sentences, strict=True)
             for i, j in itertools.permutations(range(len(words)), 2)
             if words[i] == a and words[j] == b
         ]
         if pairs:
-            np.testing.assert_allclose((mean.weights[p, q], mean.standard_error[p, q]), np.mean(pairs, axis=0))
+            numbers = mean.weights[p, q], mean.standard_error[p, q], mean.absolute.weights[p, q]
+            np.testing.assert_allclose(numbers, np.mean(pairs, axis=0))
         else:
             assert mean.redundancy(largest).undecided[p, q]
     for p, a in enumerate(mean.names):
         everyone = zip(graphs, sentences, strict=True)
-        values = [graph.shapley[i] for graph, words in everyone for i, word in enumerate(words) if word == a]
-        np.testing.assert_allclose(mean.shapley[p], np.mean(values))
-    assert mean.provenance == {"seed": 1, "n_graphs": len(graphs)}
+        found = [(graph, i) for graph, words in everyone for i, word in enumerate(words) if word == a]
+        np.testing.assert_allclose(mean.shapley[p], np.mean([sign(graph) * graph.shapley[i] for graph, i in found]))
+        np.testing.assert_allclose(mean.absolute.shapley[p], np.mean([abs(graph.shapley[i]) for graph, i in found]))
+    n_reversed = sum(sign(graph) < 0 for graph in graphs)
+    counted = {"n_reversed": n_reversed} if n_reversed else {}
+    assert mean.provenance == {"seed": 1, "n_graphs": len(graphs), **counted}
 
 
 def test_equal_players_give_the_ordinary_mean():
@@ -57,6 +66,8 @@ def test_equal_players_give_the_ordinary_mean():
     np.testing.assert_allclose(mean.weights, ordinary.weights)
     np.testing.assert_allclose(mean.standard_error, ordinary.standard_error)
     np.testing.assert_allclose(mean.shapley, ordinary.shapley)
+    np.testing.assert_allclose(mean.absolute.weights, ordinary.absolute.weights)
+    np.testing.assert_allclose(mean.shapley_standard_error, ordinary.shapley_standard_error)
 
 
 def test_only_the_most_important_names_stay():
