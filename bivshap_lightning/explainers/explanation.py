@@ -96,6 +96,7 @@ class Explanation:
             names=names,
             shapley=shapley,
             standard_error=None if self.is_exact else error,
+            shapley_standard_error=None if self.is_exact else self.shapley_standard_error[index, :n].detach().cpu(),
             provenance=self._provenance(index),
         )
 

@@ -1,7 +1,7 @@
 """Mean graphs of several samples: over the same players, or over players of the same name, such as words of texts.
 
-Every sample is read off the game oriented so that `u(all) >= u(none)`. Weights are signed means; the means of absolute
-values, which do not cancel, are in `ExplanationGraph.absolute` and decide redundancy, roles and rankings.
+Weights are signed means. The means of absolute values, which do not cancel where samples have opposite signs, are in
+`ExplanationGraph.absolute` and decide redundancy, roles and rankings.
 """
 
 from __future__ import annotations
@@ -57,27 +57,27 @@ class _Sums:
     """Sums over graphs of the same players."""
 
     def __init__(self, first: ExplanationGraph) -> None:
-        self.names, self.provenance, self.n_graphs, self.n_reversed = first.names, dict(first.provenance), 0, 0
+        self.names, self.provenance, self.n_graphs = first.names, dict(first.provenance), 0
         self.weights, self.errors, self.absolute = np.zeros((3, first.n_players, first.n_players))
         self.shapley, self.shapley_errors, self.absolute_shapley = np.zeros((3, first.n_players))
-        self.has_shapley = first.shapley is not None
+        self.has_shapley, self.scale = first.shapley is not None, 0.0
         self.log_odds = None if first.log_odds is None else _Sums(first.log_odds)
         self.add(first)
 
     def add(self, graph: ExplanationGraph) -> None:
         magnitudes = graph if graph.absolute is None else graph.absolute
-        self.weights += graph.sign * graph.weights
+        self.weights += graph.weights
         self.absolute += np.abs(magnitudes.weights)
         self.errors += graph.standard_error
         if graph.shapley is not None:
-            self.shapley += graph.sign * graph.shapley
+            self.shapley += graph.shapley
+            self.scale += graph.scale
             self.absolute_shapley += np.abs(magnitudes.known_shapley)
             self.shapley_errors += graph.shapley_standard_error
         if self.log_odds is not None and self.n_graphs:  # the first one is in the sum already
             self.log_odds = None if graph.log_odds is None else self.log_odds.plus(graph.log_odds)
         self.provenance = _common_entries(self.provenance, graph)
         self.n_graphs += 1
-        self.n_reversed += graph.sign < 0
 
     def plus(self, graph: ExplanationGraph) -> _Sums:
         self.add(graph)
@@ -99,7 +99,8 @@ class _Sums:
             names=self.names,
             shapley=share(self.shapley),
             **errors,
-            provenance=_counted(self.provenance, self.n_graphs, self.n_reversed),
+            provenance={**self.provenance, "n_graphs": self.n_graphs},
+            scale=self.scale / self.n_graphs if self.has_shapley else None,
             log_odds=None if self.log_odds is None else self.log_odds.mean(),
             absolute=absolute,
         )
@@ -150,8 +151,8 @@ def mean_by_name(
     provenance = dict(graphs[0].provenance)
     for graph in graphs:
         provenance = _common_entries(provenance, graph)
-    n_reversed = sum(graph.sign < 0 for graph in graphs)
-    return sums.mean(names, _counted(provenance, len(graphs), n_reversed), has_shapley=graphs[0].shapley is not None)
+    scale = None if graphs[0].shapley is None else sum(graph.scale for graph in graphs) / len(graphs)
+    return sums.mean(names, {**provenance, "n_graphs": len(graphs)}, scale)
 
 
 class _SumsByName:
@@ -167,18 +168,19 @@ class _SumsByName:
         place, chosen = position[kept], np.ix_(kept, kept)
         pairs = place[:, None], place[None, :]
         magnitudes = graph if graph.absolute is None else graph.absolute
-        np.add.at(self.weights, pairs, graph.sign * graph.weights[chosen])
+        np.add.at(self.weights, pairs, graph.weights[chosen])
         np.add.at(self.absolute, pairs, np.abs(magnitudes.weights[chosen]))
         np.add.at(self.errors, pairs, graph.standard_error[chosen])
         np.add.at(self.n_pairs, pairs, 1.0 - np.eye(len(kept)))
         np.add.at(self.n_players, place, 1.0)
         if graph.shapley is not None:
-            np.add.at(self.shapley, place, graph.sign * graph.shapley[kept])
+            np.add.at(self.shapley, place, graph.shapley[kept])
             np.add.at(self.absolute_shapley, place, np.abs(magnitudes.known_shapley[kept]))
             np.add.at(self.shapley_errors, place, graph.shapley_standard_error[kept])
         self.largest = max(self.largest, float(np.abs(graph.weights).max()))
 
-    def mean(self, names: Sequence[str], provenance: dict[str, Any], *, has_shapley: bool) -> ExplanationGraph:
+    def mean(self, names: Sequence[str], provenance: dict[str, Any], scale: float | None) -> ExplanationGraph:
+        has_shapley = scale is not None
         for matrix in (self.weights, self.absolute, self.errors, self.n_pairs):
             np.fill_diagonal(matrix, 0)  # leaves out what occurrences of one word do to each other
         errors: dict[str, Any] = {
@@ -198,6 +200,7 @@ class _SumsByName:
             **errors,
             provenance=provenance,
             absolute=absolute,
+            scale=scale,
         )
 
     def _filled(self, total: FloatArray, unknown: float | None = None) -> FloatArray:
@@ -213,11 +216,6 @@ class _SumsByName:
 def _common_entries(provenance: dict[str, Any], graph: ExplanationGraph) -> dict[str, Any]:
     other = graph.provenance
     return {key: value for key, value in provenance.items() if key in other and other[key] == value}
-
-
-def _counted(provenance: dict[str, Any], n_graphs: int, n_reversed: int) -> dict[str, Any]:
-    """Add how many graphs there are and, if any, how many have their signs reversed."""
-    return {**provenance, "n_graphs": n_graphs, **({"n_reversed": int(n_reversed)} if n_reversed else {})}
 
 
 def _check_same_players(first: ExplanationGraph, other: ExplanationGraph, position: int) -> None:

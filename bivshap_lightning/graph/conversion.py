@@ -122,6 +122,8 @@ def explanation_to_fields(graph: ExplanationGraph) -> dict[str, Any]:
         ['names', 'provenance', 'shapley', 'standard_error', 'weights']
     """
     fields = {"names": np.array(graph.names), "provenance": graph.provenance, **_array_fields(graph)}
+    if graph.absolute is not None and graph.shapley is not None:
+        fields["scale"] = graph.scale
     for prefix in _NESTED:
         nested = getattr(graph, prefix)
         if nested is not None:
@@ -160,4 +162,7 @@ def _graph_from_fields(
         if f"{prefix}{name}_weights" in fields
     }
     arrays = {name: fields.get(f"{prefix}{name}") for name in _ARRAYS[1:]}
-    return ExplanationGraph(fields[f"{prefix}weights"], names=names, provenance=provenance, **arrays, **nested)
+    scale = fields.get(f"{prefix}scale")
+    return ExplanationGraph(
+        fields[f"{prefix}weights"], names=names, provenance=provenance, scale=scale, **arrays, **nested
+    )

@@ -41,6 +41,7 @@ class ExplanationGraph(GraphValues):
             the player's weights, of which a Shapley value is about twice the mean.
         log_odds: The graph of the log-odds of the same decision, used by the rankings "keep" and "remove".
         absolute: For a mean over samples, the graph of the mean absolute values, made by `mean`.
+        scale: `abs(u(all) - u(none))`; by default from the sum of Shapley values. `mean` passes the mean over samples.
 
     Attributes:
         weights: `weights[i, j]`, the importance of j when i is present. All arrays are read-only float64.
@@ -256,16 +257,15 @@ class ExplanationGraph(GraphValues):
     def mean(graphs: "Iterable[ExplanationGraph]") -> "ExplanationGraph":
         """Return the mean graph of several samples, such as those of a class.
 
-        Each graph is multiplied by its `sign`. Weights are signed means, `disagreement` tells where signs differ, and
-        redundancy, roles and rankings are those of the mean absolute values. All samples share one design of
-        coalitions, so their errors are correlated: the mean of the standard errors bounds that of the mean.
+        Weights are signed means, and `disagreement` tells where signs differ. Redundancy, roles and rankings are those
+        of the mean absolute values, which do not cancel. All samples share one design of coalitions, so their errors
+        are correlated: the mean of the standard errors bounds that of the mean.
 
         Args:
             graphs: At least one, all with the same names, with Shapley values in all or in none.
 
         Returns:
-            A graph whose provenance keeps the entries on which all agree, `n_graphs`, and `n_reversed` if the signs
-            of some graphs are reversed.
+            A graph whose provenance keeps the entries on which all agree, and `n_graphs`.
 
         Example:
             >>> matrices = [[0, 1], [0, 0]], [[0, 3], [2, 0]]

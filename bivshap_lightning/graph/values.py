@@ -61,6 +61,7 @@ class GraphValues:
         shapley_standard_error: ArrayLike | None = None,
         log_odds: "ExplanationGraph | None" = None,
         absolute: "ExplanationGraph | None" = None,
+        scale: float | None = None,
     ) -> None:
         floats = read_only_floats(weights, "weights")
         check_square(floats, "weights")
@@ -80,6 +81,8 @@ class GraphValues:
             log_odds=_check_nested(log_odds, n, "log_odds"),
             absolute=_check_nested(absolute, n, "absolute"),
         )
+        if scale is not None:
+            vars(self)["scale"] = _check_scale(scale)
         if standard_error is None:
             vars(self)["is_estimated"] = False  # known without searching all the zeros
 
@@ -129,7 +132,7 @@ class GraphValues:
     def sign(self) -> float:
         """-1.0 if `u(all) < u(none)`, the sum of Shapley values, beyond rounding; otherwise 1.0.
 
-        Rankings and means multiply all values by it, so that a game and its negative are read alike.
+        Rankings multiply all values by it, so that a game and its negative are ranked alike.
 
         Example:
             >>> GraphValues([[0, -1], [-2, 0]], shapley=[-2, -4]).sign
@@ -140,16 +143,24 @@ class GraphValues:
         return -1.0 if self.shapley.sum() < -ROUNDING * np.abs(self.shapley).sum() else 1.0
 
     @cached_property
-    def relative_gamma(self) -> float:
-        """Default threshold of roles: the smaller of 1 % and 15 % / F of `abs(u(all) - u(none))`.
+    def scale(self) -> float:
+        """`abs(u(all) - u(none))`, the size of what there is to explain; of a mean graph the mean over its samples.
 
-        At least what rounding makes of a zero.
+        Example:
+            >>> GraphValues([[0, -1], [-2, 0]], shapley=[-2, -4]).scale
+            6.0
+        """
+        return abs(float(self.known_shapley.sum()))
+
+    @cached_property
+    def relative_gamma(self) -> float:
+        """Default threshold of roles: the smaller of 1 % and 15 % / F of `scale`, at least the rounding of a zero.
 
         Example:
             >>> GraphValues([[0, 0], [0, 0]], shapley=[1 / 2, 1 / 2]).relative_gamma
             0.01
         """
-        gamma = relative_gamma(self.n_players, abs(float(self.known_shapley.sum())))
+        gamma = relative_gamma(self.n_players, self.scale)
         return max(gamma, ROUNDING * float(np.abs(self.weights).max()))
 
     @cached_property
@@ -225,6 +236,12 @@ class GraphValues:
         """
         source, target = np.nonzero(~np.eye(self.n_players, dtype=np.bool_))
         return source, target
+
+
+def _check_scale(scale: float) -> float:
+    if not (np.isfinite(scale) and scale >= 0):
+        raise ValueError(f"`scale` must be finite and >= 0, got {scale}. Leave it out for the sum of Shapley values.")
+    return float(scale)
 
 
 def _check_nested(graph: "ExplanationGraph | None", n_players: int, argument: str) -> "ExplanationGraph | None":
