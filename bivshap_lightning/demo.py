@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from bivshap_lightning.audit.audit import Findings
-from bivshap_lightning.callbacks import BivShapCallback
+from bivshap_lightning.callbacks import BivShapCallback, PanelOptions
 from bivshap_lightning.gate import Verdict, judge
 from bivshap_lightning.views import draw_image_graphs, render_png
 from bivshap_lightning.views.html import render_page
@@ -199,7 +199,7 @@ def run_demo(folder: Path, *, seed: int = 0) -> Demo:
     files["rules"].write_text(RULES, encoding="utf-8")
     # The first and the last epoch: what training changed can be seen, and the demo stays short.
     callback = BivShapCallback(
-        every_n_epochs=N_EPOCHS - 1, probe_size=PROBE_SIZE, gamma=GAMMA, seed=0, n_panel_classes=4,
+        every_n_epochs=N_EPOCHS - 1, n_samples=PROBE_SIZE, gamma=GAMMA, seed=0, panels=PanelOptions(n_classes=4),
         class_names=[str(digit) for digit in range(10)], on_error="raise",
     )  # fmt: skip
     trainer = train([callback], folder, seed=seed)

@@ -69,8 +69,8 @@ def main() -> None:
     dataset = TensorDataset(rows, torch.tensor(data.target))
 
     callback = BivShapCallback(
-        probe_size=24, every_n_epochs=args.epochs - 1, feature_names=names, class_names=list(data.target_names),
-        baselines=("kernel_shap", "feature_ablation"),
+        n_samples=24, every_n_epochs=args.epochs - 1, feature_names=names, class_names=list(data.target_names),
+        compare_with=("kernel_shap", "feature_ablation"),
     )  # fmt: skip
     trainer = pl.Trainer(
         max_epochs=args.epochs, callbacks=[callback], accelerator="cpu", enable_model_summary=False,

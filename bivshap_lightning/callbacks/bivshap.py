@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bivshap_lightning.audit.audit import Audit, Findings, Part, Settings
 from bivshap_lightning.audit.batches import Batch, Forward, has_interactions, understand
@@ -28,44 +30,53 @@ from bivshap_lightning.callbacks.lightning import (
     tensorboard_writers,
 )
 from bivshap_lightning.callbacks.output import Output, advice_on, summary_line
-from bivshap_lightning.explainers.bivariate import Method
+from bivshap_lightning.callbacks.schedule import DEFAULT_MAX_SHARE, AuditSchedule
+from bivshap_lightning.explainers.registry import ExplainerLike
 from bivshap_lightning.game.behavior import BehaviorName
 from bivshap_lightning.game.model import global_rngs_kept
 
-DEFAULT_BASELINES = ("kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation")
+DEFAULT_COMPARISON = ("kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation")
 ELSEWHERE = "the audit failed on another process, whose log says why"
 
 
-class BivShapCallback(EitherCallback):
-    """Explains a fixed set of validation samples after each validation epoch: graphs, metrics, panels, a record.
-
-    Trained weights, optimizer state and all later random draws are the same with and without it. Logged, through
-    Lightning's own `log` (so that any logger, `EarlyStopping` and `ModelCheckpoint` see them):
-
-    * ``bivshap/posthoc_accuracy/<explainer>``, ``bivshap/insertion_auc/<explainer>``,
-      ``bivshap/deletion_auc/<explainer>``, where the explainer is "ours" or the name of a baseline;
-    * ``bivshap/redundancy/<quantity>``: "accuracy_with_representatives", "share_removable", "density" and everything
-      else that the redundancy metrics report;
-    * ``bivshap/estimate/standard_error``: mean over all edges, zero when exact;
-    * ``bivshap/cost/seconds``, ``bivshap/cost/forwards`` (model rows), ``bivshap/cost/share_of_epoch``;
-    * ``bivshap/failed``: 1 if the last audit failed.
+@dataclass(frozen=True)
+class PanelOptions:
+    """How many pictures an audit draws.
 
     Args:
-        every_n_epochs: audit after the validation of epochs 0, n, 2n, ...; in between the last values are logged again.
-        probe_size: how many validation samples are explained, over all processes. Chosen once, by class in turn.
-        budget: model rows per sample for our explanation; None for the paper's ``2 * (2 * F + 2048)``, or enumeration
-            if that is cheaper.
-        time_budget: seconds per audit; evaluations are cut down and baselines left out to meet it. The accuracy that
-            was reached is ``bivshap/estimate/standard_error``.
-        baselines: Captum methods to compare with, by name or instance.
-        baseline_budget: model rows per sample for each of them, but at least four per player; None for Captum's
-            habits, which can take long.
-        method: as in :class:`~bivshap_lightning.BivariateShapley`.
-        behavior: as there.
+        n_samples: samples that get pictures, here and in the record, which also keeps one of each class; 0 for none.
+        n_classes: classes that get pictures and tables.
+        draw: False draws nothing; the record still keeps the pictures of its samples.
+
+    Example:
+        >>> BivShapCallback(panels=PanelOptions(n_samples=2, n_classes=3)).panels.n_classes
+        3
+    """
+
+    n_samples: int = 4
+    n_classes: int = 10
+    draw: bool = True
+
+
+class BivShapCallback(EitherCallback):
+    """Explains a fixed set of validation samples after validation epochs: graphs, metrics, panels, a record.
+
+    Trained weights, optimizer state and all later random draws are the same with and without it. Numbers are logged
+    through Lightning's own `log`, so that any logger, `EarlyStopping` and `ModelCheckpoint` see them; the table of
+    numbers in the documentation lists every tag: ``bivshap/post_hoc_accuracy/<explainer>`` and other metrics of
+    rankings for "ours" and for each explainer of `compare_with`, ``bivshap/redundancy/...``,
+    ``bivshap/estimate/standard_error``, ``bivshap/cost/...`` and ``bivshap/failed``.
+
+    Args:
+        n_samples: how many validation samples are explained, over all processes. They are chosen once, the same number
+            of each class as far as possible.
         target: None for the predicted class, "label" for the class in the data, or an index.
-        replacement: what stands in for an absent player: None (zero), a number (for texts the id of a token), a tensor,
+        behavior: what is read off the model's scores, as in :class:`~bivshap_lightning.BivariateShapley`.
+        link: what the scores mean: "softmax" (class logits), "sigmoid" (independent logits), "identity"
+            (probabilities), or "auto" for the rule of :mod:`bivshap_lightning.game.behavior`.
+        baselines: what replaces an absent player: None (zero), a number (for texts the id of a token), a tensor,
             ``Blur(3)`` or ``ChannelMean()`` for images, ``ZeroEmbedding()`` for texts.
-        background: instead, rows over which values are averaged.
+        background: instead of baselines, rows over which values are averaged.
         feature_mask: integer player ids, or a maker of players: ``Grid(4)`` or ``Superpixels(50)`` for images,
             ``Tokens(tokenizer)`` for texts (pictures then show the sentence), ``Columns({"colour": "col_*"}, columns)``
             for tables, ``Segments(10)`` for series, or any function of the inputs. None: columns of tables, 8 x 8
@@ -73,17 +84,30 @@ class BivShapCallback(EitherCallback):
             fewer than two players, such as empty texts, are never chosen.
         feature_names: a name per player.
         class_names: a name per class.
-        gamma: the largest weight that counts as redundant.
-        seed: of the choice of samples and of the coalitions, which are the same in every epoch.
         input_fn: finds the inputs in a batch: returns them, or (inputs, labels).
         forward_fn: called as ``forward_fn(module, *inputs)`` instead of the module itself; returns scores (N, C).
         dataloader_idx: which of several validation dataloaders is explained.
-        n_panel_samples: samples that get a picture, here and in the record, which also keeps one per class; 0 for none.
-        n_panel_classes: classes that get pictures and tables.
-        write_panels: draw pictures and tables, into TensorBoard or into files.
-        write_record: write a record of each audit to ``<log_dir>/bivshap``.
+        method: how values are found, as in :class:`~bivshap_lightning.BivariateShapley`.
+        n_evaluations: model rows per sample for our explanation; None for the paper's ``2 * (2 * F + 2048)``, or
+            enumeration if that is cheaper.
+        compare_with: other explainers, judged on the same games: names, Captum methods or instances, or any object
+            that explains a game.
+        compare_n_evaluations: model rows per sample for each of them, but at least four per player; None for each
+            explainer's own default.
+        gamma: the largest absolute weight that counts as redundant.
+        seed: of the choice of samples and of the coalitions, which are the same in every epoch.
         perturbations_per_eval: at most this many times the number of samples in one forward pass; None chooses.
+        every_n_epochs: audit after the validation of epochs 0, n, 2n, ..., whatever it costs; in between the last
+            values are logged again. None: as often as `max_share` allows.
+        max_share: without `every_n_epochs`, the largest share of the run's time that audits may take. The first
+            validation and the end of fitting are always audited.
+        time_budget: seconds per audit; evaluations are cut down and other explainers left out to meet it. The accuracy
+            that was reached is ``bivshap/estimate/standard_error``.
+        panels: draw pictures and tables, into TensorBoard or into files; :class:`PanelOptions` say how many.
+        write_record: write a record of each audit to ``<log_dir>/bivshap``.
         on_error: "warn" leaves training untouched and logs ``bivshap/failed``; "raise" raises on all processes.
+        name: first part of all tags and name of the folder of records. With several callbacks of one name in a Trainer,
+            the later ones are called ``bivshap_2`` and so on.
 
     Attributes:
         findings: of the last audit.
@@ -91,67 +115,71 @@ class BivShapCallback(EitherCallback):
 
     Example:
         >>> from pytorch_lightning import Trainer
-        >>> trainer = Trainer(callbacks=[BivShapCallback(probe_size=8)], logger=False, accelerator="cpu")
+        >>> trainer = Trainer(callbacks=[BivShapCallback(n_samples=8)], logger=False, accelerator="cpu")
     """
 
     def __init__(
         self,
         *,
-        every_n_epochs: int = 1,
-        probe_size: int = 16,
-        budget: int | None = None,
-        time_budget: float | None = None,
-        baselines: Sequence[Any] = DEFAULT_BASELINES,
-        baseline_budget: int | None = 256,
-        method: Method = "auto",
+        n_samples: int = 16,
+        target: int | Literal["label"] | None = None,
         behavior: BehaviorName = "probability",
         link: Literal["auto", "softmax", "sigmoid", "identity"] = "auto",
-        target: int | Literal["label"] | None = None,
-        replacement: float | list[float] | Tensor | Callable[..., Any] | tuple[Any, ...] | None = None,
+        baselines: float | list[float] | Tensor | Callable[..., Any] | tuple[Any, ...] | None = None,
         background: Any = None,
         feature_mask: list[int] | Tensor | Callable[..., Any] | tuple[Any, ...] | None = None,
         feature_names: Sequence[str] | None = None,
         class_names: Sequence[str] | None = None,
-        gamma: float = 1e-5,
-        seed: int = 0,
         input_fn: Callable[[Any], Any] | None = None,
         forward_fn: Callable[..., Any] | None = None,
         dataloader_idx: int = 0,
-        n_panel_samples: int = 4,
-        n_panel_classes: int = 10,
-        write_panels: bool = True,
-        write_record: bool = True,
+        method: ExplainerLike = "auto",
+        n_evaluations: int | None = None,
+        compare_with: Sequence[Any] = DEFAULT_COMPARISON,
+        compare_n_evaluations: int | None = 256,
+        gamma: float = 1e-5,
+        seed: int = 0,
         perturbations_per_eval: int | None = None,
+        every_n_epochs: int | None = None,
+        max_share: float = DEFAULT_MAX_SHARE,
+        time_budget: float | None = None,
+        panels: bool | PanelOptions = True,
+        write_record: bool = True,
         on_error: Literal["warn", "raise"] = "warn",
+        name: str = "bivshap",
     ) -> None:
         super().__init__()
-        for name, value in {"every_n_epochs": every_n_epochs, "probe_size": probe_size}.items():
-            if value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+        if n_samples < 1:
+            raise ValueError(f"`n_samples` must be at least 1, got {n_samples}.")
         if time_budget is not None and time_budget <= 0:
             raise ValueError(f"`time_budget` must be a positive number of seconds, got {time_budget}.")
         if on_error not in ("warn", "raise"):
             raise ValueError(f"`on_error` must be 'warn' or 'raise', got {on_error!r}.")
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+            raise ValueError(f"`name` must consist of letters, digits, '_', '-' and '.', got {name!r}.")
         self.settings = Settings(
             method=method,
             behavior=behavior,
             link=link,
             target=target,
-            budget=budget,
+            n_evaluations=n_evaluations,
             gamma=gamma,
             seed=seed,
-            baselines=tuple(baselines),
-            baseline_budget=baseline_budget,
-            replacement=torch.tensor(replacement) if isinstance(replacement, list) else replacement,
+            compare_with=tuple(compare_with),
+            compare_n_evaluations=compare_n_evaluations,
+            baselines=torch.tensor(baselines) if isinstance(baselines, list) else baselines,
             background=background,
             feature_mask=torch.tensor(feature_mask) if isinstance(feature_mask, list) else feature_mask,
             perturbations_per_eval=perturbations_per_eval,
         )
-        Audit(self.settings, torch.device("cpu"))  # refuses unknown baselines right away
-        self.every_n_epochs, self.probe_size, self.time_budget = every_n_epochs, probe_size, time_budget
+        Audit(self.settings, torch.device("cpu"))  # refuses unknown explainers right away
+        self.schedule = AuditSchedule(every_n_epochs, max_share)
+        self.n_samples, self.time_budget = n_samples, time_budget
         self.feature_names, self.on_error, self.dataloader_idx = feature_names, on_error, dataloader_idx
         self.input_fn, self.forward_fn = input_fn, forward_fn
-        self.output = Output(class_names, n_panel_samples, n_panel_classes, write_panels, write_record)
+        self.panels = panels if isinstance(panels, PanelOptions) else PanelOptions(draw=panels)
+        self.name = self._given_name = name
+        self.output = Output(class_names, self.panels.n_samples, self.panels.n_classes, self.panels.draw, write_record)
         self.findings: Findings | None = None
         self.history: list[dict[str, Any]] = []
         self._run: dict[str, Any] = {}
@@ -160,8 +188,27 @@ class BivShapCallback(EitherCallback):
         self._probes: dict[str, Probe] = {}
         self._wanted: dict[str, list[str]] = {}
         self._batch_error: BaseException | None = None
-        self._triggered = False
+        self._triggered = self._is_current = False
         self._epoch_start: float | None = None
+
+    @property
+    def state_key(self) -> str:
+        """Tells the state of this callback from that of another one in the same Trainer, such as one per label."""
+        settings = self.settings
+        return self._generate_state_key(
+            name=self._given_name,
+            target=settings.target,
+            behavior=str(settings.behavior),
+            method=str(settings.method),
+            dataloader_idx=self.dataloader_idx,
+            seed=settings.seed,
+        )
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Number callbacks of one name, so that they log under different tags and write into different folders."""
+        alike = [c for c in trainer.callbacks if isinstance(c, BivShapCallback) and c._given_name == self._given_name]
+        place = alike.index(self) if self in alike else 0
+        self.name = self._given_name if place == 0 else f"{self._given_name}_{place + 1}"
 
     @property
     def failed(self) -> bool:
@@ -180,6 +227,7 @@ class BivShapCallback(EitherCallback):
             "history": self.history,
             "logged": self._logged,
             "layouts": self.output.state_dict(),
+            "schedule": self.schedule.state_dict(),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -187,7 +235,12 @@ class BivShapCallback(EitherCallback):
         self._wanted = {stage: list(keys) for stage, keys in state_dict["probe_keys"].items()}
         self.history, self._logged = list(state_dict["history"]), dict(state_dict["logged"])
         self.output.load_state_dict(state_dict["layouts"])
+        self.schedule.load_state_dict(state_dict["schedule"])
         self._probes = {}
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Start the account of the run's time."""
+        self.schedule.start_run()
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Start the clock, to know an audit's share of the epoch."""
@@ -216,20 +269,26 @@ class BivShapCallback(EitherCallback):
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Audit if it is time to, and log."""
-        due = self._triggered or not is_fitting(trainer) or trainer.current_epoch % self.every_n_epochs == 0
-        if not trainer.sanity_checking:
-            self._end_of_epoch(trainer, pl_module, "validate", due=due)
+        if trainer.sanity_checking:
+            return
+        due = self._triggered or not is_fitting(trainer) or self.schedule.is_due(trainer.current_epoch)
+        # Clocks differ: rank zero decides for all processes.
+        self._end_of_epoch(trainer, pl_module, "validate", due=trainer.strategy.broadcast(due))
 
     def on_test_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Audit, and log."""
         self._end_of_epoch(trainer, pl_module, "test", due=True)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Say so if there was nothing to audit after."""
+        """Audit the trained model unless its last validation was audited; warn if nothing was audited at all."""
+        if self.schedule.every_n_epochs is None and not self._is_current and "validate" in self._probes:
+            self._run_audit(trainer, pl_module, "validate")
+            for logger in trainer.loggers:
+                logger.log_metrics(self._tagged(), step=logged_step(trainer))
         if "bivshap/failed" not in self._logged:
             rank_zero_warn(
                 "BivShapCallback audited nothing: no validation ran in epochs that `every_n_epochs` names (0, n, 2n, "
-                f"...), got every_n_epochs={self.every_n_epochs} and check_val_every_n_epoch="
+                f"...), got every_n_epochs={self.schedule.every_n_epochs} and check_val_every_n_epoch="
                 f"{trainer.check_val_every_n_epoch}. Give the model a validation dataloader, or use every_n_epochs=1."
             )
 
@@ -247,20 +306,29 @@ class BivShapCallback(EitherCallback):
 
     def _new_probe(self, trainer: Any, stage: str) -> Probe:
         wanted = self._wanted.get(stage, ())
-        return Probe(self.probe_size, self.settings.seed, trainer.global_rank, trainer.world_size, wanted)
+        return Probe(self.n_samples, self.settings.seed, trainer.global_rank, trainer.world_size, wanted)
 
     def _end_of_epoch(self, trainer: Any, pl_module: Any, stage: str, *, due: bool) -> None:
+        self._is_current = due
         if due:
             self._triggered = False
-            start = time.perf_counter()
-            error = self._audit(trainer, pl_module, stage, start)
-            if error is None:
-                error = self._publish(trainer, stage, start)
-            self._logged["bivshap/failed"] = 0.0 if error is None else 1.0
-            self._settle(trainer, error)
-        for name, value in self._logged.items():
+            self._run_audit(trainer, pl_module, stage)
+        for name, value in self._tagged().items():
             # Equal on all processes; synchronised all the same, which keeps Lightning from advising to do so.
             pl_module.log(name, torch.tensor(value, device=pl_module.device), sync_dist=trainer.world_size > 1)
+
+    def _tagged(self) -> dict[str, float]:
+        """The numbers of the last audit under this callback's name."""
+        return {self.name + tag.removeprefix("bivshap"): value for tag, value in self._logged.items()}
+
+    def _run_audit(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        start = time.perf_counter()
+        error = self._audit(trainer, pl_module, stage, start)
+        if error is None:
+            error = self._publish(trainer, stage, start)
+        self._logged["bivshap/failed"] = 0.0 if error is None else 1.0
+        self.schedule.add(time.perf_counter() - start)
+        self._settle(trainer, error)
 
     def _audit(self, trainer: Any, pl_module: Any, stage: str, start: float) -> BaseException | None:
         """Run an audit. Returns the error if it failed, here or on any other process."""
@@ -300,7 +368,7 @@ class BivShapCallback(EitherCallback):
             n_left -= len(chunk.places)
         return parts
 
-    def _explain_chunk(self, audit: Audit, forward: Forward, chunk: Chunk, deadline: float) -> Part:
+    def _explain_chunk(self, audit: Audit, forward: nn.Module, chunk: Chunk, deadline: float) -> Part:
         return audit.explain(forward, chunk, deadline)
 
     def _chosen_probe(self, trainer: Any, stage: str) -> Probe:
@@ -321,7 +389,7 @@ class BivShapCallback(EitherCallback):
 
     def _chunk_size(self, trainer: Any) -> int:
         """Few enough samples that every process has some to explain while training waits."""
-        return min(CHUNK, math.ceil(self.probe_size / int(trainer.world_size)))
+        return min(CHUNK, math.ceil(self.n_samples / int(trainer.world_size)))
 
     def _forward(self, trainer: Any, pl_module: Any, batch: Batch) -> Forward:
         module = trainer.strategy.model if is_sharded(trainer) else pl_module
@@ -371,7 +439,7 @@ class BivShapCallback(EitherCallback):
             "step": logged_step(trainer),
             "world_size": trainer.world_size,
             "time_budget": self.time_budget,
-            "probe_size": self.probe_size,
+            "n_samples": self.n_samples,
             "probe_keys": list(self._probes[stage].keys),
         }
 
@@ -401,4 +469,4 @@ class BivShapCallback(EitherCallback):
         if trainer.fast_dev_run:
             return None
         name = "{stage}_epoch{epoch:04d}_step{step:07d}.json".format_map(self._run)
-        return Path(trainer.strategy.broadcast(trainer.log_dir or trainer.default_root_dir)) / "bivshap" / name
+        return Path(trainer.strategy.broadcast(trainer.log_dir or trainer.default_root_dir)) / self.name / name

@@ -169,13 +169,13 @@ class Output:
                 "method": findings.method,
                 "behavior": settings.behavior if isinstance(settings.behavior, str) else repr(settings.behavior),
                 "players": "automatic" if settings.feature_mask is None else _in_words(settings.feature_mask),
-                "removal": " ".join([findings.removal, *_digests((settings.replacement, settings.background))]),
+                "removal": " ".join([findings.removal, *_digests((settings.baselines, settings.background))]),
                 "target": settings.target if settings.target is not None else "predicted",
                 "gamma": settings.gamma,
                 "seed": settings.seed,
-                "budget": settings.budget,
+                "n_evaluations": settings.n_evaluations,
                 "explainers": list(findings.curves),
-                "baseline_budget": settings.baseline_budget,
+                "compare_n_evaluations": settings.compare_n_evaluations,
                 "skipped": findings.skipped,
             },
             "versions": software_versions(),
@@ -328,6 +328,6 @@ def advice_on(cost: Mapping[str, float], past: Sequence[Mapping[str, float]]) ->
     if any(numbers["bivshap/cost/share_of_epoch"] > AFFORDABLE_SHARE for numbers in past):
         return f", {cost['share_of_epoch']:.0%} of the epoch"
     return (
-        f", {cost['share_of_epoch']:.0%} of the epoch: lower `budget`, `probe_size` or the number of `baselines`, "
+        f", {cost['share_of_epoch']:.0%} of the epoch: lower `n_evaluations` or `n_samples`, shorten `compare_with`, "
         "set `time_budget`, or raise `every_n_epochs`"
     )

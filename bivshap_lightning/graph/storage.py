@@ -4,6 +4,7 @@ A record is a mapping of fields plus `kind` and `version`. In NPZ every array is
 else is in `header`, a JSON text; in JSON all fields are entries of one object. Neither format can hold code.
 """
 
+import io
 import json
 import os
 import struct
@@ -11,6 +12,7 @@ import uuid
 import zipfile
 import zlib
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -45,14 +47,52 @@ def write_record(
     """
     path = Path(path)
     write = {".npz": _write_npz, ".json": _write_json}[_suffix(path)]
-    # In the same folder, so that os.replace stays within one file system and a crash leaves the old file intact.
+    content = io.BytesIO()
+    write(content, {"kind": kind, "version": version, **fields})
+    replace_file(path, content.getbuffer())
+
+
+def replace_file(path: Path, content: bytes | memoryview) -> None:
+    """Write a file so that, whenever the machine stops, either the old file or the whole new one is on disk.
+
+    Args:
+        path: Of the file; its folder must exist.
+        content: All of it.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     replace_file(Path(folder, "a"), b"new")
+        ...     os.listdir(folder)
+        ['a']
+    """
+    # In the same folder, so that os.replace stays within one file system.
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        with temporary.open("xb") as file:
-            write(file, {"kind": kind, "version": version, **fields})
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        try:
+            left = memoryview(content)
+            while left:
+                left = left[os.write(descriptor, left) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         os.replace(temporary, path)
+        _sync_folder(path.parent)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring the new name itself to the disk, where folders can be opened at all (not on Windows)."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_record(

@@ -4,7 +4,7 @@
   sample does not have are ignored.
 * An `ExplanationGraph` for a game of one sample, or a sequence of B of them. Players are ranked by `order()`: ties
   go by Shapley value, then by index.
-* An `Explanation` of the same B samples: its graphs are used.
+* An `Explanation` of the same B samples: its graphs are used, or the attributions of a univariate method.
 * For the redundancy metrics only, in place of any `ExplanationGraph`: a `RedundancyGraph`.
 """
 
@@ -97,7 +97,8 @@ def graph_per_sample(game: Game, graphs: RankingOrGraph) -> list[AnyGraph]:
     if not _are_graphs(graphs):
         raise TypeError(
             "`ranking_or_graph` must be graphs for a redundancy metric, got "
-            f"{_type_and_shape(graphs)}. Pass an Explanation, or one ExplanationGraph or RedundancyGraph per sample."
+            f"{_type_and_shape(graphs)}. Pass an Explanation of a bivariate method, or one ExplanationGraph or "
+            "RedundancyGraph per sample."
         )
     return _as_graphs(game, graphs)
 
@@ -113,7 +114,9 @@ def _check_samples_have_players(game: Game) -> None:
 def _are_graphs(value: Any) -> bool:
     if isinstance(value, Sequence):
         return any(isinstance(item, (ExplanationGraph, RedundancyGraph)) for item in value) or not value
-    return isinstance(value, (Explanation, ExplanationGraph, RedundancyGraph))
+    if isinstance(value, Explanation):
+        return value.bivariate is not None
+    return isinstance(value, (ExplanationGraph, RedundancyGraph))
 
 
 def _as_graphs(game: Game, value: Any) -> list[AnyGraph]:
@@ -143,7 +146,7 @@ def _as_graphs(game: Game, value: Any) -> list[AnyGraph]:
 
 def _as_scores(game: Game, value: Any) -> Tensor:
     """Return checked scores, float64 (B, F) on the CPU."""
-    scores = _as_floats(value)
+    scores = _as_floats(value.shapley if isinstance(value, Explanation) else value)
     expected = (game.n_samples, game.n_players)
     given = tuple(scores.shape)
     if scores.dim() == 1 and game.n_samples == 1:
@@ -191,5 +194,7 @@ def _has_player(game: Game) -> Tensor:
 
 
 def _type_and_shape(value: Any) -> str:
+    if isinstance(value, Explanation):
+        return f"the univariate explanation of {value.method!r}"
     shape = getattr(value, "shape", None)
     return type(value).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")

@@ -100,6 +100,7 @@ def _mutual_update(
         "random_removal_accuracy": right[3].mean(dim=1),
         "removable": removable,
         "share_removable": removable / statistics["players"],
+        "n_independent": statistics["players"] - removable,
         "curve": right[4].unflatten(1, (n_draws, N_LEVELS)).mean(dim=1),
         "masked": (~kept[:, 0]).sum(dim=2),
     }
@@ -156,6 +157,7 @@ def _mutual_compute(totals: Totals) -> dict[str, Tensor]:
         **totals.estimate("random_removal_accuracy"),
         **totals.estimate("empty_accuracy"),
         "share_removable": totals.share("removable", "players"),
+        **totals.estimate("n_independent"),
         **totals.estimate("curve"),
         "masked_fraction": totals.share("masked", "players"),
         "keep_level": torch.arange(N_LEVELS, device=totals.n_samples.device).double() / (N_LEVELS - 1),
@@ -179,6 +181,7 @@ class MutualRedundancyMasking(SampleMetric):
       highest-ranked one if an `ExplanationGraph` is given, else the one with the lowest index. Easier to reach than
       `curve[0]`, which keeps random members;
     * `share_removable`: players masked by that / players of all samples. These two are for gates;
+    * `n_independent`, `n_independent_se`: players that stay, mean over samples;
     * `random_removal_accuracy`, `random_removal_accuracy_se`: control, with as many players removed at random, mean
       over the draws; `empty_accuracy`, `empty_accuracy_se`: control, with all players removed;
     * `curve`, `curve_se` (11,): accuracy at each keep level with random members, mean over the draws;
@@ -225,6 +228,7 @@ class MutualRedundancyMasking(SampleMetric):
         "random_removal_accuracy": (),
         "empty_accuracy": (),
         "removable": (),
+        "n_independent": (),
         "curve": (N_LEVELS,),
         "masked": (N_LEVELS,),
     }

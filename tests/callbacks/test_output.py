@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from bivshap_lightning.audit.audit import ExplainedSample
 from bivshap_lightning.audit.record import load_arrays, load_audit
-from bivshap_lightning.callbacks import BivShapCallback
+from bivshap_lightning.callbacks import BivShapCallback, PanelOptions
 from bivshap_lightning.callbacks.output import _bytes, _pictures
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.gate import Rule, judge
@@ -29,7 +29,7 @@ SCORED = (
 
 def audited(folder, module, loader, **kwargs):
     """The path of the record of one validation, and the callback."""
-    callback = BivShapCallback(baselines=["feature_ablation"], write_panels=False, on_error="raise", **kwargs)
+    callback = BivShapCallback(**{"compare_with": ["feature_ablation"], "panels": False, "on_error": "raise"} | kwargs)
     trainer(folder, callback).validate(module, loader, verbose=False)
     (path,) = (folder / "bivshap").glob("*.json")
     return path, callback
@@ -37,7 +37,7 @@ def audited(folder, module, loader, **kwargs):
 
 def test_numbers_of_a_class_are_means_over_its_samples(tmp_path):
     torch.manual_seed(0)
-    path, callback = audited(tmp_path, Module(), valid_loader(), probe_size=12, class_names=["low", "mid", "high"])
+    path, callback = audited(tmp_path, Module(), valid_loader(), n_samples=12, class_names=["low", "mid", "high"])
     record, samples = load_audit(path), callback.findings.samples
     for name, found in record["class_metrics"].items():
         members = [s for s in samples if ["low", "mid", "high"][s.label] == name]
@@ -56,12 +56,12 @@ def test_scores_belong_to_their_samples(tmp_path):
     """Each sample audited alone gets the score that it got among others."""
     torch.manual_seed(0)
     module, loader = Module(), valid_loader(6, batch_size=3)
-    _, callback = audited(tmp_path / "all", module, loader, probe_size=6)
+    _, callback = audited(tmp_path / "all", module, loader, n_samples=6)
     scores = {s.graph.weights.tobytes(): s.scores["bivshap/insertion_auc/ours"] for s in callback.findings.samples}
     assert len(set(scores.values())) == 6
     for k in range(6):
         alone = DataLoader(TensorDataset(*loader.dataset[k : k + 1]), batch_size=1)
-        _, one = audited(tmp_path / str(k), module, alone, probe_size=1)
+        _, one = audited(tmp_path / str(k), module, alone, n_samples=1)
         (sample,) = one.findings.samples
         nearest = min(callback.findings.samples, key=lambda s: np.abs(s.graph.weights - sample.graph.weights).sum())
         assert sample.scores["bivshap/insertion_auc/ours"] == pytest.approx(
@@ -73,7 +73,7 @@ def test_scores_belong_to_their_samples(tmp_path):
 def test_a_record_keeps_the_pictures_that_a_page_shows(tmp_path, n_panel_samples):
     torch.manual_seed(0)
     data = TensorDataset(torch.rand(12, 1, 8, 8), torch.arange(12) % 3)
-    options = {"probe_size": 9, "budget": 300, "n_panel_samples": n_panel_samples}
+    options = {"n_samples": 9, "n_evaluations": 300, "panels": PanelOptions(n_panel_samples, draw=False)}
     path, callback = audited(tmp_path, Pictures(), DataLoader(data, batch_size=4), **options)
     arrays = load_arrays(path)
     kept = sorted(int(name.removeprefix("image_")) for name in arrays if name.startswith("image_"))
@@ -111,7 +111,7 @@ def test_a_record_keeps_words(tmp_path):
     torch.manual_seed(0)
     words = [f"w{k}" for k in range(20)]
     loader = DataLoader(Texts(), batch_size=8)
-    path, _ = audited(tmp_path, TextModule(), loader, probe_size=4, feature_mask=Tokens(words, pad_id=0))
+    path, _ = audited(tmp_path, TextModule(), loader, n_samples=4, feature_mask=Tokens(words, pad_id=0))
     for sample in load_audit(path)["samples"]:
         assert len(sample["words"]) == len(sample["players"])
         assert set(sample["words"]) <= set(words)

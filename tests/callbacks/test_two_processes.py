@@ -22,7 +22,7 @@ def trainer(folder: Path, callback: BivShapCallback, n_processes: int) -> pl.Tra
 
 
 def callback(**kwargs) -> BivShapCallback:
-    options = {"probe_size": 9, "baselines": ("feature_ablation", "integrated_gradients"), "write_panels": False}
+    options = {"n_samples": 9, "compare_with": ("feature_ablation", "integrated_gradients"), "panels": False}
     return BivShapCallback(**options | {"on_error": "raise"} | kwargs)
 
 

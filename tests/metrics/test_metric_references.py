@@ -210,6 +210,7 @@ def reference_mutual(
         **mean_and_error("random_removal_accuracy", random),
         **mean_and_error("empty_accuracy", empty),
         "share_removable": removable / total,
+        **mean_and_error("n_independent", [graph.n_players * (1 - s) for graph, s in zip(graphs, shares, strict=True)]),
         **curve_and_error(rows),
         "masked_fraction": [m / total for m in masked],
         "keep_level": [level / 10 for level in range(11)],
