@@ -1,7 +1,7 @@
-"""Graphs on disk: one versioned record per file, NPZ or JSON by suffix, written whole or not at all.
+"""Versioned files of arrays and JSON values: one record per file, NPZ or JSON by suffix, replaced in one step.
 
 A record is a mapping of fields plus `kind` and `version`. In NPZ every array is its own entry and everything
-else stands in `header`, a JSON text; in JSON all fields stand side by side. Neither format can hold code.
+else is in `header`, a JSON text; in JSON all fields are entries of one object. Neither format can hold code.
 """
 
 import io
@@ -20,8 +20,8 @@ import numpy as np
 
 FORMAT_VERSION = 1
 
-# All that unpacking damaged bytes is known to raise; RuntimeError covers nesting and unknown compression.
-_BROKEN = (
+# Exceptions raised for damaged files; RuntimeError covers nesting and unknown compression.
+_READ_ERRORS = (
     ValueError, TypeError, KeyError, EOFError, RuntimeError, OverflowError, SyntaxError, struct.error,
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
@@ -36,7 +36,7 @@ def write_record(
         path: Ends in `.npz` or `.json`.
         kind: What the record is, checked when it is read.
         fields: Arrays and JSON-able values.
-        version: Of the format of this kind.
+        version: Format version of this kind.
 
     Example:
         >>> import tempfile
@@ -104,7 +104,7 @@ def read_record(
         path: Ends in `.npz` or `.json`.
         kind: The kind it was written as.
         fields: Names that must be present.
-        version: The one version that is understood.
+        version: The only version that is accepted.
 
     Raises:
         ValueError: The file is damaged, of another kind or version, or lacks a field.
@@ -117,7 +117,7 @@ def read_record(
     with path.open("rb") as file:
         try:
             record = read(file)
-        except _BROKEN as error:
+        except _READ_ERRORS as error:
             raise ValueError(
                 f"`path` must be an intact {path.suffix} file, got {path} ({error}). Write it again."
             ) from error
