@@ -42,14 +42,14 @@ def ranking_table(
     """
     check_same_players(graph, h)
     ranking = scores_of(graph, scores)
-    slot_of = (layout or Layout()).slot_of_players(h)
+    number_of = (layout or Layout()).group_number_of_players(h)
     players = order_of(graph, scores)[:top]
     columns = {
         "rank": ("---:", [str(rank + 1) for rank in range(len(players))]),
         "feature": (":---", [_cell(graph.names[player]) for player in players]),
         "score": ("---:", [f"{ranking[player]:.4g}" for player in players]),
         "Shapley value": ("---:", [_number(graph.shapley, player) for player in players]),
-        "group": (":---:", [letter_of(slot_of[player]) if player in slot_of else "" for player in players]),
+        "group": (":---:", [letter_of(number_of[player]) if player in number_of else "" for player in players]),
         "makes redundant": (":---", [_some(h.names, np.flatnonzero(h.adjacency[p]), 3) for p in players]),
         "redundant given": (":---", [_some(h.names, np.flatnonzero(h.adjacency[:, p]), 3) for p in players]),
     }
@@ -92,12 +92,12 @@ def groups_table(
     if not h.groups:
         return f"No two features make each other redundant at gamma = {h.gamma:.3g}: there are no groups."
     kept = set(h.representatives(scores_of(graph, scores)))
-    slots = (layout or Layout()).slots(h)
+    numbers = (layout or Layout()).group_numbers(h)
     groups = [list(group) for group in h.groups[:top]]
     into = [np.setdiff1d(np.flatnonzero(h.adjacency[:, group].any(axis=1)), group) for group in groups]
     out_of = [np.setdiff1d(np.flatnonzero(h.adjacency[group].any(axis=0)), group) for group in groups]
     columns = {
-        "group": (":---:", [letter_of(slot) for slot in slots[:top]]),
+        "group": (":---:", [letter_of(number) for number in numbers[:top]]),
         "size": ("---:", [str(len(group)) for group in groups]),
         "members": (":---", [_some(h.names, group, 8) for group in groups]),
         "keep": (":---", [_some(h.names, kept & set(group), 1) for group in groups]),
