@@ -27,13 +27,13 @@ from bivshap_lightning.views.figures.canvas import (
     PAPER,
     SOFT_INK,
     WIDTH,
-    Align,
     Canvas,
     line_height,
     tint,
 )
 from bivshap_lightning.views.figures.input_strip import ImageStrip, WordStrip
 from bivshap_lightning.views.figures.names import checked_words, labels_of
+from bivshap_lightning.views.figures.text import Align
 
 MIN_ROWS, MAX_ROWS = 3, 30
 

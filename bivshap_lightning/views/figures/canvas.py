@@ -23,11 +23,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from bivshap_lightning.views.figures.geometry import arrow_outline, circles, segments
 from bivshap_lightning.views.figures.names import MISSING, drawable, shorten
-from bivshap_lightning.views.figures.text import OutlineText, font, width_in_ems
+from bivshap_lightning.views.figures.text import Align, TextLine, width_in_ems
 
 Colour = str | tuple[float, float, float]
 Point = tuple[float, float]
-Align = Literal["left", "center", "right"]
 Dash = Literal["solid"] | tuple[float, tuple[float, ...]]
 """A line style of matplotlib."""
 
@@ -93,9 +92,7 @@ class Canvas:
         """One line of text, centred vertically on y."""
         if text:
             text = self._glyphs(text)
-            line = OutlineText(x, y, text, color=colour, fontproperties=font(text, size, bold), parse_math=False)
-            line.set(horizontalalignment=align, verticalalignment="center_baseline", usetex=False)
-            self._add(line, order=6, gid=gid)
+            self._add(TextLine(x, y, text, size=size, bold=bold, colour=colour, align=align), order=6, gid=gid)
 
     def width_of(self, text: str, *, size: float = 12, bold: bool = False) -> float:
         """Width of a line in pixels."""
@@ -253,7 +250,9 @@ class Canvas:
         """An (H, W, 3) array of floats in [0, 1], stretched over an area without smoothing."""
         box = TransformedBbox(Bbox(((area.left, area.bottom), (area.right, area.top))), self._pixels)
         image = BboxImage(box, interpolation="nearest", origin="upper", resample=True)
-        image.set_data(pixels)
+        opaque = np.full((*pixels.shape[:2], 4), 255, dtype=np.uint8)
+        opaque[..., :3] = np.round(255 * pixels)
+        image.set_data(opaque)
         self._add(image, order=order, gid=gid)
 
     def colour_scale(self, left: float, y: float, colours: NDArray[np.float64], low: str, high: str) -> None:

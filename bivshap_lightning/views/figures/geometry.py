@@ -100,9 +100,9 @@ def arrow_outline(points: ArrayLike, width: float) -> Path:
     base = line[-1] - head_length * direction
     shaft = np.concatenate((shaft, (line[-1] - 0.8 * head_length * direction)[None]))
     head = [base + head_width * normal, line[-1], base - head_width * normal]
-    along = np.gradient(shaft, axis=0)
-    along /= np.maximum(np.hypot(*along.T), 1e-9)[:, None]
-    sides = np.stack((-along[:, 1], along[:, 0]), axis=1) * width / 2
+    along = np.concatenate((shaft[1:2] - shaft[:1], shaft[2:] - shaft[:-2], shaft[-1:] - shaft[-2:-1]))
+    across = along[:, ::-1] * np.array([-1.0, 1.0])
+    sides = across * (width / 2 / np.maximum(np.hypot(along[:, 0], along[:, 1]), 1e-9))[:, None]
     ring = np.concatenate((shaft + sides, head, (shaft - sides)[::-1]))
     codes = np.full(len(ring) + 1, Path.LINETO, dtype=Path.code_type)
     codes[0], codes[-1] = Path.MOVETO, Path.CLOSEPOLY

@@ -31,7 +31,7 @@ from bivshap_lightning.views.figures.parts import (
     draw_borders,
     hatch_parts,
     name_parts,
-    position_of,
+    positions_of,
 )
 
 _GAP = 24
@@ -115,7 +115,7 @@ def _draw_g(
     canvas.picture(0.62 + 0.38 * pixels, area, gid="picture:G")
     draw_borders(canvas, area, parts)
     edges = strongest_edges(graph, players, max_edges)
-    places = {player: position_of(area, parts, player) for player in players}
+    places = positions_of(area, parts, players)
     largest = min(9.0, max(4.0, 0.3 * np.sqrt(area.width * area.height / max(graph.n_players, 1))))
     radii = radii_of(ranking, players, 0.5 * largest, largest)
     draw_edges(canvas, edges, places, radii, thin=True)

@@ -68,6 +68,7 @@ def plain(text: str) -> str:
     return " ".join(line.split())
 
 
+@lru_cache(maxsize=4096)
 def drawable(text: str) -> str:
     r"""The line of `plain` with `MISSING` for what no installed font can draw.
 

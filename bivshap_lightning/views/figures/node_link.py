@@ -11,7 +11,6 @@ from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
 from bivshap_lightning.views.figures.canvas import (
     PAPER,
     SOFT_INK,
-    Align,
     Area,
     Canvas,
     Point,
@@ -21,6 +20,7 @@ from bivshap_lightning.views.figures.canvas import (
 )
 from bivshap_lightning.views.figures.geometry import bent_line
 from bivshap_lightning.views.figures.layout import Layout, colour_of, letter_of
+from bivshap_lightning.views.figures.text import Align
 
 ALL_DRAWN_UP_TO = 24
 """Players that fit on a circle with their names; of more, only the most important are drawn."""

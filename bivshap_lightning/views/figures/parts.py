@@ -59,15 +59,27 @@ def checked_image(image: ArrayLike | None, shape: tuple[int, ...]) -> Pixels:
     return coloured
 
 
-def position_of(area: Area, parts: Labels, player: int) -> Point:
-    """The centre of mass of a part, or the pixel of the part that is closest to it, so that it is never outside."""
-    rows, columns = np.nonzero(parts == player)
-    off = (rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2
-    is_convex_enough = off.min() <= 0.5
-    row = rows.mean() if is_convex_enough else rows[off.argmin()]
-    column = columns.mean() if is_convex_enough else columns[off.argmin()]
+def positions_of(area: Area, parts: Labels, players: Sequence[int]) -> dict[int, Point]:
+    """The centre of mass of each part, or the pixel of the part that is closest to it, so that it is never outside.
+
+    Players without a pixel are left out.
+    """
+    rows, columns = np.nonzero(parts >= 0)
+    owners = parts[rows, columns]
+    sizes = np.bincount(owners, minlength=1)
+    centres = [np.bincount(owners, weights=axis) / np.maximum(sizes, 1) for axis in (rows, columns)]
     scale = area.width / parts.shape[1]
-    return float(area.left + (column + 0.5) * scale), float(area.top + (row + 0.5) * scale)
+    positions = {}
+    for player in players:
+        if player >= len(sizes) or not sizes[player]:
+            continue
+        row, column = (float(centre[player]) for centre in centres)
+        if parts[round(row), round(column)] != player:
+            of_part = owners == player
+            nearest = ((rows[of_part] - row) ** 2 + (columns[of_part] - column) ** 2).argmin()
+            row, column = float(rows[of_part][nearest]), float(columns[of_part][nearest])
+        positions[player] = (area.left + (column + 0.5) * scale, area.top + (row + 0.5) * scale)
+    return positions
 
 
 def name_parts(
@@ -84,16 +96,13 @@ def name_parts(
         on: (H, W, 3) the picture that is drawn there.
     """
     scale = area.width / parts.shape[1]
-    for player in players:
-        inside = parts == player
-        if not inside.any():
-            continue
-        x, y = position_of(area, parts, player)
-        across = scale * inside[int((y - area.top) / scale)].sum()
+    for player, (x, y) in positions_of(area, parts, players).items():
+        row, column = int((y - area.top) / scale), int((x - area.left) / scale)
+        across, down = (scale * int((line == player).sum()) for line in (parts[row], parts[:, column]))
         at_one_point = canvas.width_of(names[player], size=1)
-        size = min(_LARGEST, 0.9 * across / max(at_one_point, 1e-9), 0.5 * scale * inside.any(axis=1).sum())
+        size = min(_LARGEST, 0.9 * across / max(at_one_point, 1e-9), 0.5 * down)
         if size >= _SMALLEST:
-            red, green, blue = on[inside].mean(axis=0).tolist()
+            red, green, blue = on[row, column].tolist()
             colour = ink_on((red, green, blue))
             canvas.write(x, y, names[player], size=size, colour=colour, bold=True, align="center", gid=f"part:{player}")
 

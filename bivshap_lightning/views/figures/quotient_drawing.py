@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 from bivshap_lightning.graph import RedundancyGraph
 from bivshap_lightning.views.figures.canvas import INK, LINE, PAPER, SOFT_INK, Area, Canvas, Point, line_height, tint
@@ -53,6 +52,11 @@ class Arrangement:
         """Of the rows."""
         return [max(self.texts[box].height for box in row) for row in self.rows]
 
+    @property
+    def height(self) -> float:
+        """Of all rows with the least gaps between them."""
+        return sum(self.heights) + _ROW_GAP * (len(self.rows) - 1)
+
 
 def draw_quotient(canvas: Canvas, area: Area, h: RedundancyGraph, *, labels: Sequence[str], layout: Layout) -> None:
     """Groups as coloured boxes, other players as white ones; sources at the top."""
@@ -88,12 +92,31 @@ def _arrange(
     """As many boxes as fit, with as many names as fit."""
     for max_boxes in range(MAX_BOXES, 1, -1):
         quotient = lay_out_quotient(h, max_boxes=max_boxes, reach=reach)
-        for size, n_lines, widest in product(_SIZES, (3, 2, 1), (210, 170, 140, 115)):
-            texts = tuple(_text_of(canvas, box, labels, number_of, size, n_lines, widest) for box in quotient.boxes)
-            found = Arrangement(quotient, texts, _rows(quotient, texts, area.width))
-            if sum(found.heights) + _ROW_GAP * (len(found.rows) - 1) <= area.height:
-                return found
+        smallest, *larger = [
+            (size, n_lines, widest) for size in _SIZES[::-1] for n_lines in (1, 2, 3) for widest in (115, 150, 210)
+        ]
+        found = _in_rows(canvas, quotient, labels, number_of, area.width, *smallest)
+        if found.height <= area.height or max_boxes == 2:
+            break
+    for setting in reversed(larger):
+        better = _in_rows(canvas, quotient, labels, number_of, area.width, *setting)
+        if better.height <= area.height:
+            return better
     return found
+
+
+def _in_rows(
+    canvas: Canvas,
+    quotient: QuotientLayout,
+    labels: Sequence[str],
+    number_of: NumberOf,
+    width: float,
+    size: float,
+    n_lines: int,
+    widest: float,
+) -> Arrangement:
+    texts = tuple(_text_of(canvas, box, labels, number_of, size, n_lines, widest) for box in quotient.boxes)
+    return Arrangement(quotient, texts, _rows(quotient, texts, width))
 
 
 def _text_of(

@@ -6,54 +6,80 @@ their neighbours (Arabic, Devanagari) are laid out by matplotlib, one cached out
 """
 
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.backend_bases import RendererBase
 from matplotlib.colors import to_rgb
 from matplotlib.font_manager import FontProperties
 from matplotlib.path import Path
-from matplotlib.text import Text
 from matplotlib.textpath import TextToPath
-from matplotlib.transforms import Affine2D
+from matplotlib.transforms import Affine2D, Bbox
 
 from bivshap_lightning.views.figures.names import FAMILY, families_for, family_of
 
 _EM = 100.0
 """Points at which outlines are loaded; they are scaled to the size they are drawn at."""
 
+Align = Literal["left", "center", "right"]
+_INDENT: dict[Align, float] = {"left": 0.0, "center": 0.5, "right": 1.0}
+"""Share of the width that lies left of the position."""
+
 _HALF_CAPITAL = 0.365
 """Of the font size: half the height of a capital letter, which centres a line vertically."""
 
 
-class OutlineText(Text):
+class TextLine(Artist):
     """One line of text, centred vertically on its position, without mathematics or line breaks."""
+
+    def __init__(self, x: float, y: float, text: str, *, size: float, bold: bool, colour: Any, align: Align) -> None:
+        super().__init__()
+        self._x, self._y, self._text = x, y, text
+        self._size, self._bold, self._colour, self._align = size, bold, to_rgb(colour), align
+
+    def get_text(self) -> str:
+        """The text."""
+        return self._text
+
+    def get_window_extent(self, renderer: RendererBase | None = None) -> Bbox:
+        """The box around the line, in pixels of the figure."""
+        figure: Any = self.get_figure(root=True)
+        pixels = self._size * figure.dpi / 72
+        x, baseline = self._start(pixels)
+        bottom, height = baseline - 0.25 * pixels, 1.15 * pixels
+        return Bbox.from_bounds(x, bottom, pixels * width_in_ems(self._text, self._bold), height)
 
     def draw(self, renderer: RendererBase) -> None:
         """Draw the outline of the line; called by matplotlib."""
-        text = self.get_text()
-        if not self.get_visible() or not text:
+        if not self.get_visible():
             return
-        bold = self.get_fontweight() == "bold"
-        pixels = float(np.asarray(renderer.points_to_pixels(float(self.get_fontsize()))))
-        place: Any = self.get_transform().transform(self.get_unitless_position())
-        x, y = place.tolist()
-        indent = {"left": 0.0, "center": 0.5, "right": 1.0}[str(self.get_horizontalalignment())]
-        x -= indent * pixels * width_in_ems(text, bold)
-        transform: Any = Affine2D().scale(pixels).translate(x, y - _HALF_CAPITAL * pixels)
+        pixels = float(np.asarray(renderer.points_to_pixels(self._size)))
+        transform: Any = Affine2D().scale(pixels).translate(*self._start(pixels))
         context = renderer.new_gc()
         context.set_linewidth(0)
         renderer.open_group("text", self.get_gid())
-        renderer.draw_path(context, _outline(text, bold), transform, to_rgb(self.get_color()))
+        renderer.draw_path(context, _outline(self._text, self._bold), transform, self._colour)
         renderer.close_group("text")
         context.restore()
         self.stale = False
 
+    def _start(self, pixels: float) -> tuple[float, float]:
+        """Left end of the baseline, in pixels of the figure."""
+        place: Any = self.get_transform().transform((self._x, self._y))
+        x, y = place.tolist()
+        return x - _INDENT[self._align] * pixels * width_in_ems(self._text, self._bold), y - _HALF_CAPITAL * pixels
+
 
 def font(text: str, size: float, bold: bool) -> FontProperties:
     """The font of a line, fully specified so that a user's matplotlib style has no effect."""
+    return _font(tuple(families_for(text)), size, bold)
+
+
+@lru_cache(maxsize=256)
+def _font(families: tuple[str, ...], size: float, bold: bool) -> FontProperties:
     return FontProperties(
-        family=families_for(text),
+        family=list(families),
         size=size,
         weight="bold" if bold else "normal",
         style="normal",
