@@ -21,7 +21,7 @@ from bivshap_lightning.views.figures.parts import checked_image, checked_segment
 
 Values = NDArray[np.float64]
 
-MAX_LINES = 4
+MAX_LINES = 6
 """Lines of a text that are shown."""
 
 _WORD_SIZE = 13

@@ -130,7 +130,7 @@ def describe_scalars(writer: Writer, descriptions: Mapping[str, str]) -> None:
         ...     describe_scalars(writer, {"bivshap/redundancy/density": "Share of pairs that H calls redundant."})
     """
     for tag, description in descriptions.items():
-        metadata = create_summary_metadata(display_name="", description=description)
+        metadata = create_summary_metadata(display_name=tag, description=description)
         _write(writer, Summary.Value(tag=tag, metadata=metadata), 0)
 
 

@@ -15,12 +15,11 @@ from bivshap_lightning.views.figures.names import (
     distinct,
     labels_of,
     markdown_text,
-    node_names,
     plain,
     shorten,
     tag_part,
 )
-from tests.views.panel_graphs import NASTY_NAMES, grouped_graph, random_graph, sentence_graph
+from tests.views.example_graphs import NASTY_NAMES, grouped_graph, random_graph, sentence_graph
 
 with warnings.catch_warnings():
     # A library inside TensorBoard warns about another one inside it.
@@ -93,7 +92,7 @@ def test_groups_are_listed_with_size_members_and_the_member_to_keep():
 
 def test_letters_come_from_the_layout_of_the_pictures():
     layout = Layout()
-    layout.slots(RedundancyGraph([[i != j and {i, j} == {2, 3} for j in range(4)] for i in range(4)], 0))
+    layout.group_numbers(RedundancyGraph([[i != j and {i, j} == {2, 3} for j in range(4)] for i in range(4)], 0))
     graph = grouped_graph([2, 1, 1])
     h = graph.redundancy()
     assert rows_of(groups_table(h, graph, layout=layout))[2][0] == "B"
@@ -135,13 +134,6 @@ def test_any_name_becomes_one_safe_step_of_a_tag(text):
     part.encode()
 
 
-@given(st.lists(st.text(max_size=70), max_size=6))
-def test_node_names_are_distinct_and_of_the_allowed_letters(texts):
-    names = node_names(texts)
-    assert len({name.lower() for name in names}) == len(texts)
-    assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
-
-
 @given(st.text(max_size=40), st.integers(2, 20))
 def test_shortened_text_is_short_and_keeps_short_text(text, length):
     shortened = shorten(text, length)
@@ -158,6 +150,10 @@ def test_shortened_text_is_short_and_keeps_short_text(text, length):
         (
             ["x_coordinate_of_the_left_corner_in_mm", "x_coordinate_of_the_right_corner_in_mm"],
             ["x_coordi…left", "x_coordi…right"],
+        ),
+        (
+            ["gene_01_expression_level_in_mm", "gene_02_expression_level_in_mm"],
+            ["gene_01_expression_…", "gene_02_expression_…"],
         ),
     ],
 )
