@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         write_histogram,
         write_text,
     )
-    from bivshap_lightning.views.tensorboard.tables import groups_table, ranking_table
+    from bivshap_lightning.views.tensorboard.tables import groups_table, pairs_table, ranking_table
 
 _MODULES = {
     "START_LINE": "tensorboard.summaries",
@@ -48,6 +48,7 @@ _MODULES = {
     "draw_image_graphs": "figures.images",
     "draw_words": "figures.graphs",
     "groups_table": "tensorboard.tables",
+    "pairs_table": "tensorboard.tables",
     "ranking_table": "tensorboard.tables",
     "register_panel": "tensorboard.registry",
     "render_png": "figures.png",
@@ -69,6 +70,7 @@ __all__ = [
     "draw_image_graphs",
     "draw_words",
     "groups_table",
+    "pairs_table",
     "ranking_table",
     "register_panel",
     "render_png",

@@ -1,5 +1,7 @@
 """Graphs that the tests of the views share, and what their figures hold."""
 
+from itertools import permutations
+
 import numpy as np
 
 from bivshap_lightning.graph import ExplanationGraph
@@ -49,6 +51,20 @@ def sentence_graph():
     weights[4, 6] = -0.04
     np.fill_diagonal(weights, 0)
     return ExplanationGraph(weights, names=SENTENCE, shapley=weights.mean(axis=0))
+
+
+def enumerated(game, n_players=3, names=None):
+    """G and Shapley values of a game over all orders of its players."""
+    bivariate, shapley = np.zeros((n_players, n_players)), np.zeros(n_players)
+    orders = list(permutations(range(n_players)))
+    for order in orders:
+        for place, i in enumerate(order):
+            before = set(order[:place])
+            gain = game(before | {i}) - game(before)
+            shapley[i] += gain / len(orders)
+            for j in before:
+                bivariate[i, j] += gain / len(orders)
+    return ExplanationGraph(bivariate.T, names=names, shapley=shapley)
 
 
 def texts_of(figure):

@@ -1,7 +1,5 @@
 """The axis figure: its numbers against full enumeration, and what it says."""
 
-from itertools import permutations
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,16 @@ from bivshap_lightning.views.figures.axis_values import (
     values_of_class,
     values_of_sample,
 )
-from tests.views.example_graphs import gids_of, lines_in, lines_of, marks_of, random_graph, sentence_graph, texts_of
+from tests.views.example_graphs import (
+    enumerated,
+    gids_of,
+    lines_in,
+    lines_of,
+    marks_of,
+    random_graph,
+    sentence_graph,
+    texts_of,
+)
 
 GAMES = {
     "OR + c / 2": lambda s: float(bool(s & {0, 1})) + (2 in s) / 2,
@@ -24,20 +31,6 @@ GAMES = {
     "-OR": lambda s: -float(bool(s & {0, 1})),
     "four players": lambda s: np.tanh(len(s & {0, 1, 2})) + 0.3 * ({1, 3} <= s) - 0.1 * (3 in s),
 }
-
-
-def enumerated(game, n_players=3, names=None):
-    """G and Shapley values of a game over all orders of its players."""
-    bivariate, shapley = np.zeros((n_players, n_players)), np.zeros(n_players)
-    orders = list(permutations(range(n_players)))
-    for order in orders:
-        for place, i in enumerate(order):
-            before = set(order[:place])
-            gain = game(before | {i}) - game(before)
-            shapley[i] += gain / len(orders)
-            for j in before:
-                bivariate[i, j] += gain / len(orders)
-    return ExplanationGraph(bivariate.T, names=names, shapley=shapley)
 
 
 def arcs(figure):

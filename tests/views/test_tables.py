@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bivshap_lightning.graph import RedundancyGraph
-from bivshap_lightning.views import Layout, groups_table, ranking_table
+from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
+from bivshap_lightning.views import Layout, groups_table, pairs_table, ranking_table
+from bivshap_lightning.views.figures.axis_values import potential_and_pairwise
 from bivshap_lightning.views.figures.names import (
     distinct,
     labels_of,
@@ -19,7 +20,7 @@ from bivshap_lightning.views.figures.names import (
     shorten,
     tag_part,
 )
-from tests.views.example_graphs import NASTY_NAMES, grouped_graph, random_graph, sentence_graph
+from tests.views.example_graphs import NASTY_NAMES, enumerated, grouped_graph, random_graph, sentence_graph
 
 with warnings.catch_warnings():
     # A library inside TensorBoard warns about another one inside it.
@@ -106,6 +107,26 @@ def test_no_groups_and_many_groups_are_said_in_words():
     assert "10 smaller groups are not listed" in groups_table(graph.redundancy(), graph)
     graph = grouped_graph([12])
     assert "and 4 more" in groups_table(graph.redundancy(), graph)
+
+
+def test_pairs_are_listed_strongest_first_with_their_relation():
+    def game(present):
+        return float(bool(present & {0, 1})) + float({2, 3} <= present) / 2
+
+    graph = enumerated(game, 4, names=["a", "b", "c", "d"])
+    _, pairwise = potential_and_pairwise(graph)
+    rows = rows_of(pairs_table(graph))[2:]
+    assert [row[:2] for row in rows] == [["a, b", "stand in for each other"], ["c, d", "need each other"]]
+    assert float(rows[0][2]) == pytest.approx(pairwise[0, 1], abs=1e-4)
+    assert len(rows_of(pairs_table(graph, top=1))) == 3
+
+
+def test_pairs_of_a_class_are_means_over_its_samples():
+    plus = grouped_graph([2, 1])
+    minus = ExplanationGraph(-plus.weights, shapley=-plus.shapley)
+    mean = ExplanationGraph.mean([plus, minus])
+    assert "No two features" in pairs_table(mean)
+    assert rows_of(pairs_table(mean, graphs=[plus, minus])) == rows_of(pairs_table(plus))
 
 
 def test_names_from_data_are_shown_letter_by_letter_by_tensorboard():

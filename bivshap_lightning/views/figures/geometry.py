@@ -29,8 +29,8 @@ def circles(centres: ArrayLike, radius: float) -> Path:
     """Circles of one radius as one path, from (n, 2) centres.
 
     Example:
-        >>> circles([[0, 0], [5, 5]], 2).get_extents().bounds
-        (-2.0, -2.0, 9.0, 9.0)
+        >>> circles([[0, 0], [5, 5]], 2).get_extents()
+        Bbox([[-2.0, -2.0], [7.0, 7.0]])
     """
     unit = _unit_circle()
     points = np.asarray(centres, dtype=np.float64).reshape(-1, 2)
@@ -61,11 +61,11 @@ def bent_line(start: ArrayLike, end: ArrayLike, *, bend: float, gap_start: float
     return curve
 
 
-def swinging_line(points: Sequence[tuple[float, float]]) -> Points:
+def s_curve(points: Sequence[tuple[float, float]]) -> Points:
     """Points of a line through pairs of points: vertical within a pair, an S-shaped curve from pair to pair.
 
     Example:
-        >>> swinging_line([(0, 0), (10, 20)])[[0, 8, -1]].tolist()
+        >>> s_curve([(0, 0), (10, 20)])[[0, 8, -1]].tolist()
         [[0.0, 0.0], [5.0, 10.0], [10.0, 20.0]]
     """
     t = np.linspace(0, 1, 17)[1:, None]
@@ -85,7 +85,7 @@ def arrow_outline(points: ArrayLike, width: float) -> Path:
     """The outline of an arrow along (n, 2) points: a shaft of the given width and a head whose tip is the last point.
 
     Example:
-        >>> arrow_outline([[0, 0], [100, 0]], 2).get_extents().bounds[2]
+        >>> float(arrow_outline([[0, 0], [100, 0]], 2).get_extents().width)
         100.0
     """
     line = np.asarray(points, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Names that come from data, made safe for where they are shown: pictures, Markdown, tags, files, graph nodes."""
+"""Text that comes from data, made safe for where it is shown: figures, Markdown, tags and file names."""
 
 import re
 import unicodedata
@@ -10,7 +10,7 @@ from matplotlib.font_manager import FontProperties, findfont, fontManager
 from matplotlib.ft2font import FT2Font
 
 FAMILY = "DejaVu Sans"
-"""Comes with matplotlib, so pictures look the same everywhere."""
+"""Comes with matplotlib, so figures look the same everywhere."""
 
 MISSING = "□"
 """Stands for a character that no installed font can draw."""
@@ -40,7 +40,7 @@ _FURTHER_FAMILIES = (
 _MARKDOWN_SYNTAX = re.compile(r"[\\`*_{}\[\]()#+!|~<>&$^:@\"'=-]")
 _MAX_PART = 60
 _LONG = 20
-# Signs by which class names differ, longest first.
+# Signs that may be all that tells two class names apart, longest first.
 _SPELT_OUT = {
     "<=": "le",
     ">=": "ge",
@@ -145,7 +145,7 @@ def shorten(text: str, length: int) -> str:
 
 
 def labels_of(names: Sequence[str]) -> list[str]:
-    """Names for a picture: long ones that look alike when cut keep what tells them apart, at their end.
+    """Names for a figure: long ones that would look the same when shortened keep the part in which they differ.
 
     Example:
         >>> labels_of(["age", "pressure_01_in_the_left_ventricle", "pressure_02_in_the_left_ventricle"])
@@ -187,7 +187,7 @@ def _with_own_part(label: str, own_part: str) -> str:
 
 
 def _own_parts(texts: Sequence[str]) -> list[str]:
-    """What is left of each text without the words that all begin or end with."""
+    """Each text without the words that all of them begin or end with."""
     start = _shared_start(texts)
     while start and texts[0][start - 1].isalnum():
         start -= 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bivshap_lightning.graph import RedundancyGraph
 from bivshap_lightning.views.figures.canvas import INK, LINE, PAPER, SOFT_INK, Area, Canvas, Point, line_height, tint
-from bivshap_lightning.views.figures.geometry import swinging_line
+from bivshap_lightning.views.figures.geometry import s_curve
 from bivshap_lightning.views.figures.layout import Layout, colour_of, letter_of
 from bivshap_lightning.views.figures.quotient_layout import Box, Flags, QuotientLayout, lay_out_quotient, reachability
 
@@ -207,7 +207,7 @@ def _draw_arrows(canvas: Canvas, area: Area, places: dict[int, Area], found: Arr
             points += [(lane, y) for y in edges[::step]]
         is_rest = "rest" in (found.texts[source].box.kind, found.texts[target].box.kind)
         colour = tint(LINE, 0.8) if is_rest else SOFT_INK
-        canvas.arrow(swinging_line([*points, end]), width=1.8, colour=colour, gid=f"arrow:{position}")
+        canvas.arrow(s_curve([*points, end]), width=1.8, colour=colour, gid=f"arrow:{position}")
 
 
 def _port(area: Area, position: int, n: int, *, below: bool) -> Point:

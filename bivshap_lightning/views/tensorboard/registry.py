@@ -23,7 +23,7 @@ from bivshap_lightning.views.figures.graphs import draw_graphs, draw_words
 from bivshap_lightning.views.figures.images import draw_image_graphs
 from bivshap_lightning.views.figures.layout import Layout
 from bivshap_lightning.views.figures.names import markdown_text, tag_part
-from bivshap_lightning.views.tensorboard.tables import groups_table, ranking_table
+from bivshap_lightning.views.tensorboard.tables import groups_table, pairs_table, ranking_table
 
 Subject = Literal["class", "sample"]
 Content = Figure | str | NDArray[np.float64] | None
@@ -95,16 +95,21 @@ class Panel:
 def _axis(data: PanelData) -> Figure | None:
     if data.graph.shapley is None:
         return None
-    same = data.graphs is not None and all(graph.names == data.graph.names for graph in data.graphs)
     return draw_axis(
         data.graph,
         title=data.title,
         subtitle=data.subtitle,
-        graphs=data.graphs if same else None,
+        graphs=_same_players(data),
         words=data.words,
         image=data.image,
         segments=data.segments,
     )
+
+
+def _same_players(data: PanelData) -> Sequence[ExplanationGraph] | None:
+    """The samples of a class if they have the players of its mean graph; texts have other words each."""
+    same = data.graphs and all(graph.names == data.graph.names for graph in data.graphs)
+    return data.graphs if same else None
 
 
 def _graphs(data: PanelData) -> Figure:
@@ -125,8 +130,11 @@ def _graphs(data: PanelData) -> Figure:
 
 
 def _ranking(data: PanelData) -> str:
+    pairs = [] if data.graph.shapley is None else ["### Pairs", pairs_table(data.graph, graphs=_same_players(data))]
     parts = (
-        f"### Ranking: {markdown_text(data.title)}",
+        f"## {markdown_text(data.title)}",
+        *pairs,
+        "### Ranking",
         ranking_table(data.graph, data.h, scores=data.scores, layout=data.layout),
         "### Groups",
         groups_table(data.h, data.graph, scores=data.scores, layout=data.layout),
