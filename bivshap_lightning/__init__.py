@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "AuditRecord",
     "BivariateShapley",
     "Explanation",
     "ExplanationGraph",
@@ -27,12 +28,14 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from bivshap_lightning.audit.record import AuditRecord
     from bivshap_lightning.explainers import BivariateShapley, Explanation
     from bivshap_lightning.game import Game
     from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
 else:
     # Hidden from type checkers, to which a module-level __getattr__ would make every misspelt name valid.
     _HOMES = {
+        "AuditRecord": "audit.record",
         "BivariateShapley": "explainers",
         "Explanation": "explainers",
         "ExplanationGraph": "graph",

@@ -12,6 +12,7 @@ import bivshap_lightning
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC_NAMES = {
+    "AuditRecord",
     "BivariateShapley",
     "Explanation",
     "ExplanationGraph",

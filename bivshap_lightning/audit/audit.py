@@ -26,23 +26,17 @@ from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.game.players.images import channel_dim, visible
 from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.metrics import (
-    DeletionAUC,
-    DirectionalRedundancy,
-    InsertionAUC,
-    MutualRedundancyMasking,
-    PostHocAccuracy,
-)
+from bivshap_lightning.metrics import DirectionalRedundancy, MutualRedundancyMasking
+from bivshap_lightning.metrics.catalogue import ranking_numbers
 from bivshap_lightning.metrics.sample_metric import SampleMetric
 
 OURS = "ours"
 REDUNDANCY = "redundancy"
-# Which number of a metric is logged, by the metric's name in tags.
-RANKING_METRICS = {
-    "posthoc_accuracy": (PostHocAccuracy, "area"),
-    "insertion_auc": (InsertionAUC, "auc"),
-    "deletion_auc": (DeletionAUC, "auc"),
-}
+
+
+def ranking_metrics() -> dict[str, tuple[type[SampleMetric], str]]:
+    """The metrics that judge a ranking, and which of their numbers is logged, by the metric's name in tags."""
+    return {number.family: (number.metric_class(), number.key) for number in ranking_numbers()}
 
 
 @dataclass(frozen=True)
@@ -162,7 +156,7 @@ class Audit:
         alone: dict[str, Any] = {"sync_on_compute": False, "per_sample": True}
         metrics: dict[tuple[str, str], SampleMetric] = {
             (metric, explainer): kind(personalized=explainer == OURS, **alone)
-            for metric, (kind, _) in RANKING_METRICS.items()
+            for metric, (kind, _) in ranking_metrics().items()
             for explainer in (OURS, *self._rivals)
         }
         metrics["mutual", REDUNDANCY] = MutualRedundancyMasking(gamma=settings.gamma, seed=settings.seed, **alone)
@@ -207,9 +201,10 @@ class Audit:
         skipped = {name: why for part in reversed(parts) for name, why in part.skipped.items()}
         results = {key: self._add_up(key, parts) for key in self._metrics if key[1] not in skipped}
         numbers: dict[str, tuple[float, float]] = {}
+        keys = {number.family: number.key for number in ranking_numbers()}
         for (metric, explainer), result in results.items():
             if explainer != REDUNDANCY:
-                numbers[f"bivshap/{metric}/{explainer}"] = _number(result, RANKING_METRICS[metric][1])
+                numbers[f"bivshap/{metric}/{explainer}"] = _number(result, keys[metric])
                 continue
             numbers |= {
                 f"bivshap/redundancy/{name}": _number(result, name)
@@ -220,7 +215,7 @@ class Audit:
         curves = {
             explainer: (_array(result, "masked_fraction"), _array(result, "curve"), _array(result, "curve_se"))
             for (metric, explainer), result in results.items()
-            if metric == "posthoc_accuracy"
+            if metric == "post_hoc_accuracy"
         }
         samples = _scored([s for part in parts for s in part.samples], results)
         return Findings(
@@ -294,7 +289,7 @@ class Audit:
                 self._skipped[name] = str(error)
                 continue
             spent[name] = int(game.n_evaluations.sum()) - before
-            for metric in RANKING_METRICS:
+            for metric in ranking_metrics():
                 self._metrics[metric, name].update(game, scores)
         return spent
 
@@ -355,9 +350,10 @@ def _scored(
 ) -> list[ExplainedSample]:
     """Samples, in the order in which the metrics saw them, with their scores; then in order of the probe."""
     scores: dict[str, list[float]] = {}
+    keys = {number.family: number.key for number in ranking_numbers()}
     for (metric, explainer), result in results.items():
         if explainer != REDUNDANCY:
-            scores[f"bivshap/{metric}/{explainer}"] = result[f"per_sample_{RANKING_METRICS[metric][1]}"].tolist()
+            scores[f"bivshap/{metric}/{explainer}"] = result[f"per_sample_{keys[metric]}"].tolist()
             continue
         # Accuracies only: a share of all players is no mean over samples.
         names = [key.removeprefix("per_sample_") for key in result if re.fullmatch("per_sample_.*accuracy.*", key)]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bivshap_lightning.audit.audit import Audit, Findings, Part, Settings
 from bivshap_lightning.audit.batches import Batch, Forward, has_interactions, understand
+from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.selection import CHUNK, Chunk, Probe
 from bivshap_lightning.callbacks.lightning import (
     EitherCallback,
@@ -42,7 +43,7 @@ class BivShapCallback(EitherCallback):
     Trained weights, optimizer state and all later random draws are the same with and without it. Logged, through
     Lightning's own `log` (so that any logger, `EarlyStopping` and `ModelCheckpoint` see them):
 
-    * ``bivshap/posthoc_accuracy/<explainer>``, ``bivshap/insertion_auc/<explainer>``,
+    * ``bivshap/post_hoc_accuracy/<explainer>``, ``bivshap/insertion_auc/<explainer>``,
       ``bivshap/deletion_auc/<explainer>``, where the explainer is "ours" or the name of a baseline;
     * ``bivshap/redundancy/<quantity>``: "accuracy_with_representatives", "share_removable", "density" and everything
       else that the redundancy metrics report;
@@ -381,11 +382,11 @@ class BivShapCallback(EitherCallback):
             raise RuntimeError("`summary` must be asked for after an audit, got none so far.")
         return summary_line(self.findings, self.settings.gamma, self._cost)
 
-    def record(self) -> dict[str, Any]:
-        """What the record of the last audit says, without the arrays."""
+    def record(self) -> AuditRecord:
+        """The record of the last audit."""
         if self.findings is None:
             raise RuntimeError("`record` must be asked for after an audit, got none so far.")
-        return self.output.fields(self.findings, self.settings, self._run, self._cost)
+        return self.output.record(self.findings, self.settings, self._run, self._cost)
 
     def _cost_of(self, findings: Findings, start: float) -> dict[str, float]:
         seconds = time.perf_counter() - start

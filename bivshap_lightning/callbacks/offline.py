@@ -18,7 +18,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ import bivshap_lightning
 from bivshap_lightning.audit.audit import Audit, Part
 from bivshap_lightning.audit.batches import Forward
 from bivshap_lightning.audit.chunk_store import Journal
-from bivshap_lightning.audit.record import software_versions
+from bivshap_lightning.audit.record import AuditRecord, RecordError, software_versions
 from bivshap_lightning.audit.selection import Chunk, Probe
 from bivshap_lightning.callbacks.bivshap import ELSEWHERE, BivShapCallback
 from bivshap_lightning.callbacks.checkpoint import AuditError, Checkpoint
@@ -39,8 +39,7 @@ from bivshap_lightning.callbacks.lightning import (
     rank_zero_only,
 )
 from bivshap_lightning.callbacks.offline_arguments import Arguments, Ingredients
-from bivshap_lightning.gate import GateError, load_rules
-from bivshap_lightning.gate.evidence import load_record
+from bivshap_lightning.gate import GateError, judge, load_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -195,7 +194,7 @@ def _run(options: Namespace, words: Sequence[str]) -> str:
 def _check_rules(options: Namespace) -> None:
     """Refuse rules that the report could not apply: now, not after hours of work."""
     if options.against is not None:
-        load_record(options.against)
+        AuditRecord.load(options.against)
     if options.rules is not None:
         changes = [rule.name for rule in load_rules(options.rules) if rule.needs_previous]
         if changes and options.against is None:
@@ -252,7 +251,10 @@ def _trainer(made: Ingredients, audit: OfflineAudit, folder: Path) -> Any:
 def _write_report(folder: Path, options: Namespace) -> None:
     from bivshap_lightning.views.html import render_page
 
-    page = render_page(folder / RECORD, options.rules, options.against)
+    record = AuditRecord.load(folder / RECORD)
+    previous = None if options.against is None else AuditRecord.load(options.against)
+    verdict = None if options.rules is None else judge(record, options.rules, previous)
+    page = render_page(record, verdict=verdict, previous=previous)
     (folder / REPORT).write_text(page, encoding="utf-8")
 
 
@@ -268,8 +270,8 @@ def _last_line(audit: OfflineAudit, folder: Path) -> str:
 
 def _result(audit: OfflineAudit, folder: Path) -> str:
     record = audit.record()
-    metrics = {name: number["value"] for name, number in record["metrics"].items()}
-    result = {**_paths(folder), "n_samples": len(record["samples"]), "metrics": metrics, "cost": record["cost"]}
+    metrics = {name: number.value for name, number in record.metrics.items()}
+    result = {**_paths(folder), "n_samples": len(record.samples), "metrics": metrics, "cost": asdict(record.cost)}
     return json.dumps(result, allow_nan=False)
 
 
@@ -297,7 +299,7 @@ def _explained(error: Exception) -> Outcome:
     """What went wrong: one line for what the user has to change, with a traceback for all else."""
     ours = str(Path(bivshap_lightning.__file__).parent)
     frames = traceback.extract_tb(error.__traceback__)
-    refused = isinstance(error, (AuditError, GateError, MisconfigurationException)) or (
+    refused = isinstance(error, (AuditError, GateError, RecordError, MisconfigurationException)) or (
         # A check of ours that an argument did not pass.
         isinstance(error, (ValueError, TypeError)) and bool(frames) and frames[-1].filename.startswith(ours)
     )

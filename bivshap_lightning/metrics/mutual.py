@@ -100,6 +100,7 @@ def _mutual_update(
         "accuracy_with_representatives": right[:, 1],
         "removable": removable,
         "share_removable": removable / statistics["players"],
+        "n_independent": statistics["players"] - removable,
         "curve": right[:, 2:].unflatten(1, (n_draws, N_LEVELS)).mean(dim=1),
         "masked": (~kept[:, 0]).sum(dim=2),
     }
@@ -154,6 +155,7 @@ def _mutual_compute(totals: Totals) -> dict[str, Tensor]:
     return {
         **totals.estimate("accuracy_with_representatives"),
         "share_removable": totals.share("removable", "players"),
+        **totals.estimate("n_independent"),
         **totals.estimate("curve"),
         "masked_fraction": totals.share("masked", "players"),
         "keep_level": torch.arange(N_LEVELS, device=totals.n_samples.device).double() / (N_LEVELS - 1),
@@ -176,6 +178,7 @@ class MutualRedundancyMasking(SampleMetric):
     * `accuracy_with_representatives`, `accuracy_with_representatives_se`: with one representative per group left,
       the highest-ranked one if an `ExplanationGraph` is given, else the one with the lowest index;
     * `share_removable`: players that go with that / players of all samples. These two are for gates;
+    * `n_independent`, `n_independent_se`: players that stay, mean over samples;
     * `curve`, `curve_se` (11,): accuracy at each keep level, mean over the draws;
     * `masked_fraction` (11,): masked players / players of all samples; `keep_level` (11,);
     * of H: `density`, `density_se` (mean over samples), `groups_per_sample`, `group_size` (mean over groups, 0
@@ -218,6 +221,7 @@ class MutualRedundancyMasking(SampleMetric):
         **STATISTICS,
         "accuracy_with_representatives": (),
         "removable": (),
+        "n_independent": (),
         "curve": (N_LEVELS,),
         "masked": (N_LEVELS,),
     }
