@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from bivshap_lightning import Game
-from bivshap_lightning.audit.record import load_arrays, load_audit
+from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.callbacks import BivShapCallback
 from bivshap_lightning.explainers import BivariateShapley
 from bivshap_lightning.game import players
@@ -52,7 +52,7 @@ def test_one_line_is_enough(tmp_path):
     run = fit(tmp_path, callback, max_epochs=1)
     names = set(run.callback_metrics)
     for explainer in ("ours", "kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation"):
-        for metric in ("posthoc_accuracy", "insertion_auc", "deletion_auc"):
+        for metric in ("post_hoc_accuracy", "insertion_auc", "deletion_auc"):
             assert f"bivshap/{metric}/{explainer}" in names
     assert {"bivshap/redundancy/share_removable", "bivshap/redundancy/accuracy_with_representatives"} <= names
     assert {"bivshap/cost/seconds", "bivshap/cost/forwards", "bivshap/cost/share_of_epoch"} <= names
@@ -149,7 +149,7 @@ def test_schedule_and_trigger(tmp_path):
     run.fit(Module(), train_loader(), valid_loader())
     assert [h["epoch"] for h in callback.history] == [0, 3, 4]
     # The last values are logged again in between, so that nothing that monitors them misses its key.
-    assert "bivshap/posthoc_accuracy/ours" in run.callback_metrics
+    assert "bivshap/post_hoc_accuracy/ours" in run.callback_metrics
 
 
 def test_validate_and_test(tmp_path):
@@ -174,7 +174,7 @@ def test_gradient_baselines_work_under_inference_mode(tmp_path):
     run = trainer(tmp_path, callback)
     module = Module()
     run.validate(module, valid_loader(), verbose=False)
-    assert "bivshap/posthoc_accuracy/integrated_gradients" in run.callback_metrics
+    assert "bivshap/post_hoc_accuracy/integrated_gradients" in run.callback_metrics
     assert all(p.grad is None for p in module.parameters())
 
 
@@ -336,7 +336,7 @@ def test_baselines_that_cannot_play_are_left_out_and_named(tmp_path):
     fit(tmp_path, callback, TextModule(), DataLoader(Tokens(), batch_size=8), DataLoader(Tokens(), batch_size=8))
     assert list(callback.findings.skipped) == ["integrated_gradients"]
     assert ", without integrated_gradients (the record says why), " in callback.summary()
-    assert "bivshap/posthoc_accuracy/feature_ablation" in callback.findings.numbers
+    assert "bivshap/post_hoc_accuracy/feature_ablation" in callback.findings.numbers
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_a_failure_to_write_is_a_failure_too(tmp_path):
     with pytest.warns(UserWarning, match="could not audit epoch 0; training goes on"):
         run = fit(tmp_path, BivShapCallback(**SOME | {"on_error": "warn"}), max_epochs=1)
     assert run.callback_metrics["bivshap/failed"] == 1
-    assert "bivshap/posthoc_accuracy/ours" in run.callback_metrics
+    assert "bivshap/post_hoc_accuracy/ours" in run.callback_metrics
     with pytest.raises(OSError, match="bivshap"):
         fit(tmp_path, BivShapCallback(**SOME), max_epochs=1)
 
@@ -435,7 +435,7 @@ def test_every_documented_tag_is_in_the_event_file(tmp_path):
     scalars = set(tags["scalars"])
     assert set(callback.history[-1]["numbers"]) <= scalars
     steps = [e.step for e in found.Scalars("val_loss")]
-    assert [e.step for e in found.Scalars("bivshap/posthoc_accuracy/ours")] == steps
+    assert [e.step for e in found.Scalars("bivshap/post_hoc_accuracy/ours")] == steps
     for name in ("low", "mid", "high"):
         assert [e.step for e in found.Images(f"bivshap/class/{name}/graphs")] == steps
         assert f"bivshap/class/{name}/abs_weights" in {*tags["histograms"], *tags["tensors"]}
@@ -453,13 +453,13 @@ def test_other_loggers_get_files(tmp_path):
     pictures = [p.relative_to(tmp_path).as_posix() for p in (tmp_path / "csv" / "bivshap").rglob("*.png")]
     assert any("sample" in p for p in pictures)
     assert any("class" in p for p in pictures)
-    assert "bivshap/posthoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
+    assert "bivshap/post_hoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
 
 
 def test_two_loggers(tmp_path):
     loggers = [CSVLogger(tmp_path, name="csv", version=""), TensorBoardLogger(tmp_path, name="tb", version="")]
     fit(tmp_path, BivShapCallback(**PANELS), logger=loggers, max_epochs=1)
-    assert "bivshap/posthoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
+    assert "bivshap/post_hoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
     assert "bivshap/sample/0/graphs" in events(tmp_path / "tb").Tags()["images"]
 
 
@@ -478,21 +478,22 @@ def test_the_record_says_everything(tmp_path):
     callback = BivShapCallback(**SOME, feature_names=list("abcdef"), class_names=["low", "mid", "high"])
     fit(tmp_path, callback, max_epochs=1)
     (path,) = (tmp_path / "bivshap").glob("*.json")
-    record = load_audit(path)
-    assert record["configuration"]["method"] == "exact"
-    assert record["configuration"]["removal"] == "baseline 0"
-    assert record["configuration"]["seed"] == 0
-    assert record["run"]["epoch"] == 0
-    assert record["versions"]["torch"].startswith("2.")
+    record = AuditRecord.load(path)
+    assert record.configuration.method == "exact"
+    assert record.configuration.link == "auto"
+    assert record.configuration.removal == "baseline 0"
+    assert record.configuration.seed == 0
+    assert record.run.epoch == 0
+    assert record.versions["torch"].startswith("2.")
     for name, (value, error) in callback.findings.numbers.items():
-        assert record["metrics"][name]["value"] == value
-        assert error in (0, record["metrics"][name]["standard_error"])  # the record knows more, from the samples
-    assert {s["label"] for s in record["samples"]} == {"low", "mid", "high"}
-    assert {p["player"] for p in record["samples"][0]["ranking"]} == set("abcdef")
-    assert load_arrays(path)["weights"].shape == (6, 6, 6)
-    np.testing.assert_allclose(load_arrays(path)["weights"][0], callback.findings.samples[0].graph.weights, atol=1e-7)
+        assert record.metrics[name].value == value
+        assert error in (0, record.metrics[name].standard_error)  # the record has more, from the samples
+    assert {s.label for s in record.samples} == {"low", "mid", "high"}
+    assert {p.player for p in record.samples[0].ranking} == set("abcdef")
+    assert record.arrays["weights"].shape == (6, 6, 6)
+    np.testing.assert_allclose(record.arrays["weights"][0], callback.findings.samples[0].graph.weights, atol=1e-7)
     assert json.loads(path.read_text())["kind"] == "bivshap_lightning.Audit"
-    assert callback.record()["metrics"] == record["metrics"]
+    assert callback.record().metrics == record.metrics
     with pytest.raises(RuntimeError, match="`record` must be asked for after an audit"):
         BivShapCallback().record()
     assert not list((tmp_path / "bivshap").glob(".*"))

@@ -8,9 +8,9 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from bivshap_lightning.audit.audit import ExplainedSample
-from bivshap_lightning.audit.record import load_arrays, load_audit
+from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.audit.recording import pictures_of, to_bytes
 from bivshap_lightning.callbacks import BivShapCallback
-from bivshap_lightning.callbacks.output import _bytes, _pictures
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.gate import Rule, judge
 from bivshap_lightning.graph import ExplanationGraph
@@ -20,7 +20,7 @@ from tests.callbacks.modules import Tokens as Texts
 from tests.callbacks.test_bivshap_callback import trainer
 
 SCORED = (
-    "bivshap/posthoc_accuracy/ours",
+    "bivshap/post_hoc_accuracy/ours",
     "bivshap/deletion_auc/feature_ablation",
     "bivshap/redundancy/accuracy_with_representatives",
     "bivshap/redundancy/mask_sinks_accuracy",
@@ -38,17 +38,17 @@ def audited(folder, module, loader, **kwargs):
 def test_numbers_of_a_class_are_means_over_its_samples(tmp_path):
     torch.manual_seed(0)
     path, callback = audited(tmp_path, Module(), valid_loader(), probe_size=12, class_names=["low", "mid", "high"])
-    record, samples = load_audit(path), callback.findings.samples
-    for name, found in record["class_metrics"].items():
+    record, samples = AuditRecord.load(path), callback.findings.samples
+    for name, found in record.class_metrics.items():
         members = [s for s in samples if ["low", "mid", "high"][s.label] == name]
-        assert found["n_samples"] == len(members) == 4
+        assert found.n_samples == len(members) == 4
         for metric in SCORED:
             values = [s.scores[metric] for s in members]
-            expected = {"value": np.mean(values), "standard_error": np.std(values) / 2}
-            assert found["metrics"][metric] == pytest.approx(expected)
+            assert found.metrics[metric].value == pytest.approx(np.mean(values))
+            assert found.metrics[metric].standard_error == pytest.approx(np.std(values) / 2)
         removable = sum(sum(map(len, h.groups)) - len(h.groups) for h in (s.graph.redundancy(1e-5) for s in members))
-        assert found["metrics"]["bivshap/redundancy/share_removable"]["value"] == pytest.approx(removable / 24)
-    rule = Rule(metric="bivshap/posthoc_accuracy/ours", class_name="low", min=0, max=1)
+        assert found.metrics["bivshap/redundancy/share_removable"].value == pytest.approx(removable / 24)
+    rule = Rule(metric="bivshap/post_hoc_accuracy/ours", class_name="low", min=0, max=1)
     assert judge(path, [rule]).passed
 
 
@@ -75,7 +75,7 @@ def test_a_record_keeps_the_pictures_that_a_page_shows(tmp_path, n_panel_samples
     data = TensorDataset(torch.rand(12, 1, 8, 8), torch.arange(12) % 3)
     options = {"probe_size": 9, "budget": 300, "n_panel_samples": n_panel_samples}
     path, callback = audited(tmp_path, Pictures(), DataLoader(data, batch_size=4), **options)
-    arrays = load_arrays(path)
+    arrays = AuditRecord.load(path).arrays
     kept = sorted(int(name.removeprefix("image_")) for name in arrays if name.startswith("image_"))
     if not n_panel_samples:
         assert kept == []
@@ -92,19 +92,19 @@ def test_a_record_keeps_the_pictures_that_a_page_shows(tmp_path, n_panel_samples
 
 def test_normalised_pictures_are_stretched():
     image = np.linspace(-2, 2, 12).reshape(3, 2, 2)
-    assert _bytes(image).shape == (2, 2, 3)
-    assert (_bytes(image).min(), _bytes(image).max()) == (0, 255)
+    assert to_bytes(image).shape == (2, 2, 3)
+    assert (to_bytes(image).min(), to_bytes(image).max()) == (0, 255)
 
 
 def test_large_pictures_are_thinned_together_with_their_parts():
     segments = np.arange(300 * 600).reshape(300, 600) // 90_000
     image = np.stack([segments] * 3).astype(np.float32)
     sample = ExplainedSample(0, None, 0.0, ExplanationGraph([[0, 1], [1, 0]]), image=image, segments=segments)
-    found = _pictures([sample], [0])
+    found = pictures_of([sample], [0])
     assert found["image_0"].shape == (100, 200, 3)
     np.testing.assert_array_equal(found["image_0"][..., 0], 255 * found["segments_0"])
     four_channels = replace(sample, image=np.zeros((4, 300, 600)))
-    assert _pictures([four_channels], [0]) == {}
+    assert pictures_of([four_channels], [0]) == {}
 
 
 def test_a_record_keeps_words(tmp_path):
@@ -112,7 +112,7 @@ def test_a_record_keeps_words(tmp_path):
     words = [f"w{k}" for k in range(20)]
     loader = DataLoader(Texts(), batch_size=8)
     path, _ = audited(tmp_path, TextModule(), loader, probe_size=4, feature_mask=Tokens(words, pad_id=0))
-    for sample in load_audit(path)["samples"]:
-        assert len(sample["words"]) == len(sample["players"])
-        assert set(sample["words"]) <= set(words)
+    for sample in AuditRecord.load(path).samples:
+        assert len(sample.words) == len(sample.players)
+        assert set(sample.words) <= set(words)
     assert "Explanation of the text “w" in render_page(path)
