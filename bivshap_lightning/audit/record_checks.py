@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bivshap_lightning.audit.errors import RecordError
 from bivshap_lightning.metrics.catalogue import estimate_over, find_number
-from bivshap_lightning.text import printable, shown
+from bivshap_lightning.text import shown
 
 if TYPE_CHECKING:
     from bivshap_lightning.audit.record import AuditRecord
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-6
 
 
-def demand(holds: bool, record: AuditRecord, place: str, rule: str, got: object) -> None:
+def demand(
+    holds: bool, record: AuditRecord, place: str, rule: str, got: object, *, key: str | None = None, field: str = ""
+) -> None:
     """Raise unless a condition holds.
 
     Args:
@@ -26,13 +28,16 @@ def demand(holds: bool, record: AuditRecord, place: str, rule: str, got: object)
         place: which of its fields.
         rule: what must hold, after "must".
         got: what was found instead.
+        key: of an entry of the place, if the place is a mapping.
+        field: of that entry.
 
     Raises:
         RecordError: it does not hold.
     """
     if not holds:
+        where = place if key is None else f"{place}[{shown(key)}]{field}"
         raise RecordError(
-            f"{record.source}: {place} must {rule}, got {shown(got)}. Audit again or pass another record."
+            f"{record.source}: {where} must {rule}, got {shown(got)}. Audit again or pass another record."
         )
 
 
@@ -77,14 +82,14 @@ def _verify_sample(record: AuditRecord, sample: SampleSummary, place: str) -> No
     same = sample.words is None or len(sample.words) == sample.n_players
     demand(same, record, f"{place}.words", "hold one word per player", sample.words)
     for tag, score in sample.scores.items():
-        _verify_range(record, tag, score, f"{place}.scores[{shown(tag)}]")
+        _verify_range(record, tag, score, f"{place}.scores")
 
 
-def _verify_range(record: AuditRecord, tag: str, value: float, place: str) -> None:
+def _verify_range(record: AuditRecord, tag: str, value: float, place: str, field: str = "") -> None:
     number = find_number(tag)
-    if number is not None:
+    if number is not None and not number.contains(value, tolerance=TOLERANCE):
         low, high = number.range
-        demand(number.contains(value, tolerance=TOLERANCE), record, place, f"lie in [{low:g}, {high:g}]", value)
+        demand(False, record, place, f"lie in [{low:g}, {high:g}]", value, key=tag, field=field)
 
 
 def _verify_graph(record: AuditRecord, graph: GraphSummary, place: str) -> None:
@@ -114,14 +119,14 @@ def _verify_metrics(
     record: AuditRecord, metrics: Mapping[str, Estimate], samples: Sequence[SampleSummary], place: str
 ) -> None:
     for tag, found in metrics.items():
-        where = f"{place}[{shown(printable(tag))}]"
-        _verify_range(record, tag, found.value, f"{where}.value")
-        demand(found.standard_error >= 0, record, f"{where}.standard_error", "be 0 or more", found.standard_error)
+        _verify_range(record, tag, found.value, place, ".value")
+        error = found.standard_error
+        demand(error >= 0, record, place, "be 0 or more", error, key=tag, field=".standard_error")
         derived = estimate_over(tag, samples)
         if derived is not None:
-            slack = TOLERANCE * max(1.0, abs(derived[0]))
-            agrees = abs(derived[0] - found.value) <= slack
-            demand(agrees, record, f"{where}.value", f"be what the samples say, {derived[0]:.6g}", found.value)
+            agrees = abs(derived[0] - found.value) <= TOLERANCE * max(1.0, abs(derived[0]))
+            rule = f"be what the samples say, {derived[0]:.6g}"
+            demand(agrees, record, place, rule, found.value, key=tag, field=".value")
 
 
 def _verify_curve(record: AuditRecord, curve: Curve, place: str) -> None:

@@ -263,7 +263,10 @@ def sample_parts(tag: str, sample: ScoredSample) -> tuple[float, float] | None:
         tag: of the number.
         sample: its H and its scores.
     """
-    number = find_number(tag)
+    return _parts(find_number(tag), tag, sample)
+
+
+def _parts(number: Number | None, tag: str, sample: ScoredSample) -> tuple[float, float] | None:
     if number is not None and number.parts is not None:
         return number.parts(sample)
     return (sample.scores[tag], 1) if tag in sample.scores else None
@@ -276,7 +279,8 @@ def estimate_over(tag: str, samples: Sequence[ScoredSample]) -> tuple[float, flo
         tag: of the number.
         samples: at least one.
     """
-    parts = [p for p in (sample_parts(tag, sample) for sample in samples) if p is not None]
+    number = find_number(tag)
+    parts = [p for p in (_parts(number, tag, sample) for sample in samples) if p is not None]
     return ratio_of_sums(parts) if parts and len(parts) == len(samples) else None
 
 
