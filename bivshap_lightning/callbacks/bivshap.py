@@ -13,7 +13,8 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
-from bivshap_lightning.audit.audit import Findings, Settings
+from bivshap_lightning.audit.audit import AuditResult, AuditSettings
+from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.callbacks.lightning import (
     EitherCallback,
     any_process,
@@ -104,7 +105,7 @@ class BivShapCallback(EitherCallback):
             the later ones are called ``bivshap_2`` and so on.
 
     Attributes:
-        findings: of the last audit.
+        result: of the last audit.
         history: epoch, step and logged numbers of every audit.
 
     Example:
@@ -151,7 +152,7 @@ class BivShapCallback(EitherCallback):
             raise ValueError(f"`on_error` must be 'warn' or 'raise', got {on_error!r}.")
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
             raise ValueError(f"`name` must consist of letters, digits, '_', '-' and '.', got {name!r}.")
-        self.settings = Settings(
+        self.settings = AuditSettings(
             method=method,
             behavior=behavior,
             link=link,
@@ -179,7 +180,7 @@ class BivShapCallback(EitherCallback):
         self.panels = panels if isinstance(panels, PanelOptions) else PanelOptions(draw=panels)
         self.name = self._given_name = name
         self.output = Output(class_names, self.panels.n_samples, self.panels.n_classes, self.panels.draw, write_record)
-        self.findings: Findings | None = None
+        self.result: AuditResult | None = None
         self.history: list[dict[str, Any]] = []
         self._run: dict[str, Any] = {}
         self._cost: dict[str, float] = {}
@@ -206,7 +207,7 @@ class BivShapCallback(EitherCallback):
         place = alike.index(self) if self in alike else 0
         self.name = self._given_name if place == 0 else f"{self._given_name}_{place + 1}"
 
-    def _make_runner(self, settings: Settings, **arguments: Any) -> AuditRunner:
+    def _make_runner(self, settings: AuditSettings, **arguments: Any) -> AuditRunner:
         return AuditRunner(settings, **arguments)
 
     @property
@@ -308,9 +309,9 @@ class BivShapCallback(EitherCallback):
 
     def _run_audit(self, trainer: Any, pl_module: Any, stage: str) -> None:
         start = time.perf_counter()
-        findings, error = self.runner.run(trainer, pl_module, stage, start)
-        if findings is not None:
-            self.findings = findings
+        result, error = self.runner.run(trainer, pl_module, stage, start)
+        if result is not None:
+            self.result = result
             error = self._publish(trainer, stage, start)
         self._logged["bivshap/failed"] = 0.0 if error is None else 1.0
         self.schedule.add(time.perf_counter() - start)
@@ -330,20 +331,20 @@ class BivShapCallback(EitherCallback):
 
     def _publish(self, trainer: Any, stage: str, start: float) -> BaseException | None:
         """Numbers for the log, then, on rank zero, panels, record and one line. Returns the error if that failed."""
-        findings = cast(Findings, self.findings)
-        self._logged |= {name: value for name, (value, _) in findings.numbers.items()}
+        result = cast(AuditResult, self.result)
+        self._logged |= {name: value for name, (value, _) in result.numbers.items()}
         self._run = self._about(trainer, stage)
         path = self._record_path(trainer)
-        self._cost = self._cost_of(findings, start)
+        self._cost = self._cost_of(result, start)
         own: BaseException | None = None
         if trainer.is_global_zero and path is not None:
             try:
-                self.output.write(findings, self.settings, self._run, self._cost, path, tensorboard_writers(trainer))
+                self.output.write(result, self.settings, self._run, self._cost, path, tensorboard_writers(trainer))
             except Exception as error:
                 own = error
         if any_process(trainer, own):
             return own or RuntimeError(ELSEWHERE)
-        self._cost = gather_objects(trainer, self._cost_of(findings, start))[0]
+        self._cost = gather_objects(trainer, self._cost_of(result, start))[0]
         self._logged |= {f"bivshap/cost/{name}": value for name, value in self._cost.items()}
         numbers = dict(self._logged) | {"bivshap/failed": 0.0}
         moment = {name: self._run[name] for name in ("epoch", "step", "stage")}
@@ -361,27 +362,27 @@ class BivShapCallback(EitherCallback):
             "world_size": trainer.world_size,
             "time_budget": self.runner.time_budget,
             "n_samples": self.runner.n_samples,
-            "probe_keys": self.runner.sample_keys(stage),
+            "sample_keys": self.runner.sample_keys(stage),
         }
 
     def summary(self) -> str:
         """What the last audit found and what it cost, in one line."""
-        if self.findings is None:
+        if self.result is None:
             raise RuntimeError("`summary` must be asked for after an audit, got none so far.")
-        return summary_line(self.findings, self.settings.gamma, self._cost)
+        return summary_line(self.result, self.settings.gamma, self._cost)
 
-    def record(self) -> dict[str, Any]:
-        """What the record of the last audit says, without the arrays."""
-        if self.findings is None:
+    def record(self) -> AuditRecord:
+        """The record of the last audit."""
+        if self.result is None:
             raise RuntimeError("`record` must be asked for after an audit, got none so far.")
-        return self.output.fields(self.findings, self.settings, self._run, self._cost)
+        return self.output.record(self.result, self.settings, self._run, self._cost)
 
-    def _cost_of(self, findings: Findings, start: float) -> dict[str, float]:
+    def _cost_of(self, result: AuditResult, start: float) -> dict[str, float]:
         seconds = time.perf_counter() - start
         epoch = start - self._epoch_start if self._epoch_start is not None else 0.0
         return {
             "seconds": seconds,
-            "forwards": float(findings.n_forwards),
+            "forwards": float(result.n_forwards),
             "share_of_epoch": seconds / (epoch + seconds) if epoch + seconds > 0 else 1.0,
         }
 

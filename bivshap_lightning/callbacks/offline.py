@@ -20,23 +20,22 @@ import warnings
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import bivshap_lightning
-from bivshap_lightning.audit.audit import Settings
+from bivshap_lightning.audit.audit import AuditSettings
 from bivshap_lightning.audit.chunk_store import ChunkStore, StorageError
 from bivshap_lightning.audit.lock import FolderInUseError, locked_folder
-from bivshap_lightning.audit.record import software_versions
+from bivshap_lightning.audit.record import AuditRecord, RecordError, software_versions
 from bivshap_lightning.callbacks.bivshap import BivShapCallback
 from bivshap_lightning.callbacks.checkpoint import AuditError, Checkpoint
 from bivshap_lightning.callbacks.lightning import MisconfigurationException, rank_zero_only
 from bivshap_lightning.callbacks.offline_arguments import Arguments, Ingredients
 from bivshap_lightning.callbacks.resumable import ResumableRunner
 from bivshap_lightning.callbacks.runner import ELSEWHERE, AuditRunner, ModelError
-from bivshap_lightning.gate import GateError, load_rules
-from bivshap_lightning.gate.evidence import load_record
+from bivshap_lightning.gate import GateError, judge, load_rules
 from bivshap_lightning.graph.storage import replace_file
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class OfflineAudit(BivShapCallback):
         self._folder, self._identity, self._known, self._size = folder, dict(identity), dict(about), chunk_size
         super().__init__(**arguments, on_error="raise")
 
-    def _make_runner(self, settings: Settings, **arguments: Any) -> AuditRunner:
+    def _make_runner(self, settings: AuditSettings, **arguments: Any) -> AuditRunner:
         return ResumableRunner(settings, store=self._make_store, chunk_size=self._size, arguments=arguments)
 
     def _make_store(self, device: str) -> ChunkStore:
@@ -206,7 +205,7 @@ def _audit(options: Namespace, checkpoint: Checkpoint, made: Ingredients, folder
             (folder / name).unlink(missing_ok=True)
     epoch = trainer.validate if options.stage == "validate" else trainer.test
     epoch(made.model, datamodule=made.data, verbose=False)
-    if audit.findings is None:  # Lightning runs no epoch, and so no audit, without batches
+    if audit.result is None:  # Lightning runs no epoch, and so no audit, without batches
         raise AuditError(f"`--data` must yield samples for --stage {options.stage}, got none.")
     if not trainer.is_global_zero:
         return ""
@@ -218,7 +217,7 @@ def _audit(options: Namespace, checkpoint: Checkpoint, made: Ingredients, folder
 def _check_rules(options: Namespace) -> None:
     """Refuse rules that the report could not apply: now, not after hours of work."""
     if options.against is not None:
-        load_record(options.against)
+        AuditRecord.load(options.against)
     if options.rules is not None:
         changes = [rule.name for rule in load_rules(options.rules) if rule.needs_previous]
         if changes and options.against is None:
@@ -275,7 +274,10 @@ def _trainer(made: Ingredients, audit: OfflineAudit, folder: Path) -> Any:
 def _write_report(folder: Path, options: Namespace) -> None:
     from bivshap_lightning.views.html import render_page
 
-    page = render_page(folder / RECORD, options.rules, options.against)
+    record = AuditRecord.load(folder / RECORD)
+    previous = None if options.against is None else AuditRecord.load(options.against)
+    verdict = None if options.rules is None else judge(record, options.rules, previous)
+    page = render_page(record, verdict=verdict, previous=previous)
     replace_file(folder / REPORT, page.encode())
 
 
@@ -291,8 +293,8 @@ def _last_line(audit: OfflineAudit, folder: Path) -> str:
 
 def _result(audit: OfflineAudit, folder: Path) -> str:
     record = audit.record()
-    metrics = {name: number["value"] for name, number in record["metrics"].items()}
-    result = {**_paths(folder), "n_samples": len(record["samples"]), "metrics": metrics, "cost": record["cost"]}
+    metrics = {name: number.value for name, number in record.metrics.items()}
+    result = {**_paths(folder), "n_samples": len(record.samples), "metrics": metrics, "cost": asdict(record.cost)}
     return json.dumps(result, allow_nan=False)
 
 
@@ -318,7 +320,7 @@ def _quiet() -> Iterator[None]:
 
 def _explained(error: Exception) -> Completion:
     """What went wrong: one line for what the user has to change, with a traceback for all else."""
-    if isinstance(error, (AuditError, GateError, FolderInUseError, MisconfigurationException)):
+    if isinstance(error, (AuditError, GateError, RecordError, FolderInUseError, MisconfigurationException)):
         return Completion(REFUSED, error=_one_line(error))
     if str(error) == ELSEWHERE:
         return Completion(FAILED, error=ELSEWHERE)

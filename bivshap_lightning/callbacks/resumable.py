@@ -9,9 +9,9 @@ from typing import Any
 from torch import nn
 from tqdm.auto import tqdm
 
-from bivshap_lightning.audit.audit import Audit, Part, Settings
+from bivshap_lightning.audit.audit import Audit, AuditSettings, ChunkResult
 from bivshap_lightning.audit.chunk_store import ChunkStore
-from bivshap_lightning.audit.selection import Chunk, Probe
+from bivshap_lightning.audit.selection import SampleChunk, SampleSelection
 from bivshap_lightning.callbacks.lightning import gather_objects
 from bivshap_lightning.callbacks.runner import AttributedErrors, AuditRunner
 
@@ -27,7 +27,12 @@ class ResumableRunner(AuditRunner):
     """
 
     def __init__(
-        self, settings: Settings, *, store: Callable[[str], ChunkStore], chunk_size: int, arguments: Mapping[str, Any]
+        self,
+        settings: AuditSettings,
+        *,
+        store: Callable[[str], ChunkStore],
+        chunk_size: int,
+        arguments: Mapping[str, Any],
     ) -> None:
         super().__init__(settings, **arguments)
         self._make_store, self._size = store, chunk_size
@@ -38,7 +43,9 @@ class ResumableRunner(AuditRunner):
     def _chunk_size(self, trainer: Any) -> int:
         return self._size
 
-    def _explain(self, trainer: Any, pl_module: Any, audit: Audit, selection: Probe, start: float) -> list[Part]:
+    def _explain(
+        self, trainer: Any, pl_module: Any, audit: Audit, selection: SampleSelection, start: float
+    ) -> list[ChunkResult]:
         self.store = self._make_store(pl_module.device.type)
         self._finished = self.store.finished()
         if self.in_lockstep:  # then all must find the same chunks finished
@@ -48,7 +55,7 @@ class ResumableRunner(AuditRunner):
         with tqdm(total=n_samples, desc="explaining", unit="sample", disable=hidden, file=sys.stderr) as self._bar:
             return super()._explain(trainer, pl_module, audit, selection, start)
 
-    def _explain_chunk(self, audit: Audit, forward: nn.Module, chunk: Chunk, deadline: float) -> Part:
+    def _explain_chunk(self, audit: Audit, forward: nn.Module, chunk: SampleChunk, deadline: float) -> ChunkResult:
         if self.store is None:  # pragma: no cover - made before the first chunk
             raise RuntimeError("no chunk store")
         part = self.store.load(chunk, self._finished)

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bivshap_lightning.audit.audit import Audit, Findings, Part, Settings
-from bivshap_lightning.audit.batches import Batch, Forward, has_interactions, understand
-from bivshap_lightning.audit.selection import CHUNK, Chunk, Probe
+from bivshap_lightning.audit.audit import Audit, AuditResult, AuditSettings, ChunkResult
+from bivshap_lightning.audit.batches import Batch, Forward, has_two_players, read_batch
+from bivshap_lightning.audit.selection import CHUNK, SampleChunk, SampleSelection
 from bivshap_lightning.callbacks.lightning import (
     MisconfigurationException,
     any_process,
@@ -48,7 +48,7 @@ class AuditRunner:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: AuditSettings,
         *,
         n_samples: int,
         time_budget: float | None = None,
@@ -59,7 +59,7 @@ class AuditRunner:
         Audit(settings, torch.device("cpu"))  # refuses unknown explainers right away
         self.settings, self.n_samples, self.time_budget = settings, n_samples, time_budget
         self.feature_names, self.input_fn, self.forward_fn = feature_names, input_fn, forward_fn
-        self._selections: dict[str, Probe] = {}
+        self._selections: dict[str, SampleSelection] = {}
         self._wanted: dict[str, list[str]] = {}
         self._batch_error: BaseException | None = None
         self.in_lockstep = False
@@ -87,14 +87,14 @@ class AuditRunner:
         if selection.is_chosen or self._batch_error is not None:
             return
         try:
-            found = understand(batch, self.input_fn)
-            selection.offer(found, has_interactions(found, self.settings.feature_mask))
+            found = read_batch(batch, self.input_fn)
+            selection.offer(found, has_two_players(found, self.settings.feature_mask))
         except Exception as error:  # raised at the end of the epoch, when all processes can agree about it
             self._batch_error = error
 
     def run(
         self, trainer: Any, pl_module: Any, stage: str, start: float
-    ) -> tuple[Findings | None, BaseException | None]:
+    ) -> tuple[AuditResult | None, BaseException | None]:
         """Run an audit on all processes.
 
         Args:
@@ -123,7 +123,7 @@ class AuditRunner:
                 return None, error
             agree = trainer.strategy.broadcast if self.in_lockstep else None
             audit = Audit(self.settings, pl_module.device, self.feature_names, agree=agree)
-            parts: list[Part] = []
+            parts: list[ChunkResult] = []
             try:
                 parts = self._explain(trainer, pl_module, audit, selection, start)
             except ModelError as error:
@@ -135,17 +135,17 @@ class AuditRunner:
             if any_process(trainer, own):
                 return None, own or RuntimeError(ELSEWHERE)
             everyone = [part for found in gather_objects(trainer, parts) for part in found]
-            return audit.findings(parts if self.in_lockstep else everyone), None
+            return audit.combine(parts if self.in_lockstep else everyone), None
 
-    def _selection(self, trainer: Any, stage: str) -> Probe:
+    def _selection(self, trainer: Any, stage: str) -> SampleSelection:
         if stage not in self._selections:
             wanted = self._wanted.get(stage, ())
-            self._selections[stage] = Probe(
+            self._selections[stage] = SampleSelection(
                 self.n_samples, self.settings.seed, trainer.global_rank, trainer.world_size, wanted
             )
         return self._selections[stage]
 
-    def _choose(self, trainer: Any, stage: str) -> Probe:
+    def _choose(self, trainer: Any, stage: str) -> SampleSelection:
         """The samples, chosen together with all other processes when this is the first audit of the stage."""
         selection = self._selection(trainer, stage)
         if not selection.is_chosen:
@@ -157,7 +157,7 @@ class AuditRunner:
                 )
         return selection
 
-    def _distribute(self, trainer: Any, pl_module: Any, selection: Probe) -> bool:
+    def _distribute(self, trainer: Any, pl_module: Any, selection: SampleSelection) -> bool:
         """Settle which process explains what. Returns whether all make the same forward passes."""
 
         def gather(value: Any) -> list[Any]:
@@ -176,10 +176,12 @@ class AuditRunner:
         """Few enough samples that every process has some to explain while training waits."""
         return min(CHUNK, math.ceil(self.n_samples / int(trainer.world_size)))
 
-    def _explain(self, trainer: Any, pl_module: Any, audit: Audit, selection: Probe, start: float) -> list[Part]:
+    def _explain(
+        self, trainer: Any, pl_module: Any, audit: Audit, selection: SampleSelection, start: float
+    ) -> list[ChunkResult]:
         """The chunks that this process has to explain."""
         deadline = math.inf if self.time_budget is None else start + self.time_budget
-        parts: list[Part] = []
+        parts: list[ChunkResult] = []
         n_left = selection.n_mine
         for chunk in selection.chunks(pl_module.device):
             now = time.perf_counter()
@@ -188,7 +190,7 @@ class AuditRunner:
             n_left -= len(chunk.places)
         return parts
 
-    def _explain_chunk(self, audit: Audit, forward: nn.Module, chunk: Chunk, deadline: float) -> Part:
+    def _explain_chunk(self, audit: Audit, forward: nn.Module, chunk: SampleChunk, deadline: float) -> ChunkResult:
         return audit.explain(AttributedErrors(forward) if self.in_lockstep else forward, chunk, deadline)
 
     def _forward(self, trainer: Any, pl_module: Any, batch: Batch) -> Forward:

@@ -248,17 +248,6 @@ class RedundancyGraph:
         return graph
 
     @property
-    def quotient_adjacency(self) -> BoolArray:
-        """(C, C) edges of `quotient`: whether a member of one component makes a member of another one redundant.
-
-        Example:
-            >>> RedundancyGraph([[False, True, True], [True, False, True], [False] * 3], 0).quotient_adjacency
-            array([[False,  True],
-                   [False, False]])
-        """
-        return self._condensed
-
-    @property
     def sources(self) -> PlayerIndices:
         """Players of components that make others redundant and that no other component makes redundant.
 

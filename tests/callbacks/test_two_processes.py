@@ -6,7 +6,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from bivshap_lightning.audit.record import load_arrays, load_audit
+from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.callbacks import BivShapCallback
 from tests.callbacks.modules import Communicating, Faulty, Module, SlowOnOneProcess, train_loader, valid_loader
 
@@ -42,16 +42,16 @@ def test_two_processes_find_what_one_finds(tmp_path, n_samples, kind):
     module = kind()
     for n in (1, 2):
         trainer(tmp_path / str(n), callback(), n).validate(module, valid_loader(n_samples, batch_size=4), verbose=False)
-    one, two = (load_audit(record(tmp_path / str(n))) for n in (1, 2))
-    assert two["run"]["world_size"] == 2
-    assert one["run"]["probe_keys"] == two["run"]["probe_keys"]
-    assert one["metrics"].keys() == two["metrics"].keys()
-    for name, number in one["metrics"].items():
-        assert two["metrics"][name] == pytest.approx(number, abs=1e-6), name
-    for a, b in zip(one["samples"], two["samples"], strict=True):
-        assert (a["index"], a["label"], a["groups"]) == (b["index"], b["label"], b["groups"])
-        assert b["scores"] == pytest.approx(a["scores"], abs=1e-6)
-    arrays = [load_arrays(record(tmp_path / str(n))) for n in (1, 2)]
+    one, two = (AuditRecord.load(record(tmp_path / str(n))) for n in (1, 2))
+    assert two.run.world_size == 2
+    assert one.run.sample_keys == two.run.sample_keys
+    assert one.metrics.keys() == two.metrics.keys()
+    for name, number in one.metrics.items():
+        assert vars(two.metrics[name]) == pytest.approx(vars(number), abs=1e-6), name
+    for a, b in zip(one.samples, two.samples, strict=True):
+        assert (a.index, a.label, a.groups) == (b.index, b.label, b.groups)
+        assert b.scores == pytest.approx(a.scores, abs=1e-6)
+    arrays = [one.arrays, two.arrays]
     torch.testing.assert_close(torch.tensor(arrays[0]["weights"]), torch.tensor(arrays[1]["weights"]))
 
 
