@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 __all__ = [
+    "AuditRecord",
     "BivariateShapley",
     "Blur",
     "ChannelMean",
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from bivshap_lightning.audit.record import AuditRecord
     from bivshap_lightning.explainers import BivariateShapley, Explanation
     from bivshap_lightning.game import Game
     from bivshap_lightning.game.embedding import ZeroEmbedding
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 else:
     # Hidden from type checkers, to which a module-level __getattr__ would make every misspelt name valid.
     _MODULES = {
+        "audit.record": ("AuditRecord",),
         "explainers": ("BivariateShapley", "Explanation"),
         "game": ("Game",),
         "game.embedding": ("ZeroEmbedding",),

@@ -109,9 +109,9 @@ def train(reviews: list[tuple[str, int]], vocabulary: list[str], *, width: int, 
     )  # fmt: skip
     trainer.fit(module, DataLoader(training, batch_size=64, shuffle=True), DataLoader(valid, batch_size=256))
     print(f"\nvalidation accuracy {float(trainer.callback_metrics['val_accuracy']):.3f}")
-    assert callback.findings is not None
+    assert callback.result is not None
     for label, name in enumerate(["negative", "positive"]):
-        graph = mean_by_name([s.graph for s in callback.findings.samples if s.target == label])
+        graph = mean_by_name([s.graph for s in callback.result.samples if s.target == label])
         words = ", ".join(graph.names[k] for k in graph.order(personalized=True)[:5])
         print(f"words that make reviews {name}: {words}")
     return module.eval()

@@ -14,6 +14,7 @@ import bivshap_lightning
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC_NAMES = {
+    "AuditRecord",
     "BivariateShapley",
     "Blur",
     "ChannelMean",

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from bivshap_lightning.audit.audit import ExplainedSample, Part
-from bivshap_lightning.audit.selection import Chunk
+from bivshap_lightning.audit.audit import ChunkResult, ExplainedSample
+from bivshap_lightning.audit.selection import SampleChunk
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.storage import read_record, write_record
 
@@ -54,16 +54,16 @@ class ChunkStore:
         except OSError:  # a folder that cannot be listed holds nothing to go on with
             return set()
 
-    def name_of(self, chunk: Chunk) -> str:
+    def name_of(self, chunk: SampleChunk) -> str:
         """The name of the file of a chunk."""
         return f"{self._digest(chunk)}.npz"
 
-    def load(self, chunk: Chunk, names: Collection[str]) -> Part | None:
+    def load(self, chunk: SampleChunk, names: Collection[str]) -> ChunkResult | None:
         """What was found about a chunk, if its file is among the given names, intact, and about this very chunk."""
         name = self.name_of(chunk)
         if name not in names:
             return None
-        wanted = (*(f.name for f in dataclasses.fields(Part)), "digest")
+        wanted = (*(f.name for f in dataclasses.fields(ChunkResult)), "digest")
         try:
             fields = read_record(self._folder / name, KIND, wanted)
             part = _from_fields(fields)
@@ -72,7 +72,7 @@ class ChunkStore:
         belongs = fields["digest"] == self._digest(chunk) and [s.index for s in part.samples] == list(chunk.places)
         return part if belongs else None
 
-    def save(self, chunk: Chunk, part: Part) -> None:
+    def save(self, chunk: SampleChunk, part: ChunkResult) -> None:
         """Keep what was found about a chunk.
 
         Raises:
@@ -95,12 +95,12 @@ class ChunkStore:
                     path.unlink(missing_ok=True)
             self._folder.rmdir()
 
-    def _digest(self, chunk: Chunk) -> str:
+    def _digest(self, chunk: SampleChunk) -> str:
         text = json.dumps([self._identity, chunk.places, chunk.keys])
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _to_fields(part: Part) -> dict[str, Any]:
+def _to_fields(part: ChunkResult) -> dict[str, Any]:
     """A part as named arrays and JSON: what a field holds that is no array stays with the field, arrays go beside."""
     fields = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
     fields["states"] = [list(key) for key in part.states]
@@ -118,7 +118,7 @@ def _to_fields(part: Part) -> dict[str, Any]:
     return fields
 
 
-def _from_fields(fields: Mapping[str, Any]) -> Part:
+def _from_fields(fields: Mapping[str, Any]) -> ChunkResult:
     beside: dict[tuple[str, int], dict[str, Any]] = {}
     for path, value in fields.items():
         if path.count(".") == 2:
@@ -130,5 +130,5 @@ def _from_fields(fields: Mapping[str, Any]) -> Part:
         values = plain | beside["samples", k]
         graph = ExplanationGraph(**{name: values.pop(name) for name in (*_GRAPH_ARRAYS, "names", "provenance")})
         samples.append(ExplainedSample(graph=graph, **values))
-    rest = {f.name: fields[f.name] for f in dataclasses.fields(Part)}
-    return Part(**rest | {"states": states, "samples": samples})
+    rest = {f.name: fields[f.name] for f in dataclasses.fields(ChunkResult)}
+    return ChunkResult(**rest | {"states": states, "samples": samples})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 import traceback
@@ -12,31 +11,27 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from bivshap_lightning.audit.audit import Audit, Findings, Part, Settings
-from bivshap_lightning.audit.batches import Batch, Forward, has_interactions, understand
-from bivshap_lightning.audit.selection import CHUNK, Chunk, Probe
+from bivshap_lightning.audit.audit import AuditResult, AuditSettings
+from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.callbacks.lightning import (
     EitherCallback,
-    MisconfigurationException,
     any_process,
     gather_objects,
     is_fitting,
-    is_sharded,
     logged_step,
     rank_zero_info,
     rank_zero_warn,
     tensorboard_writers,
 )
 from bivshap_lightning.callbacks.output import Output, advice_on, summary_line
+from bivshap_lightning.callbacks.runner import ELSEWHERE, AuditRunner
 from bivshap_lightning.callbacks.schedule import DEFAULT_MAX_SHARE, AuditSchedule
 from bivshap_lightning.explainers.registry import ExplainerLike
 from bivshap_lightning.game.behavior import BehaviorName
-from bivshap_lightning.game.model import global_rngs_kept
 
 DEFAULT_COMPARISON = ("kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation")
-ELSEWHERE = "the audit failed on another process, whose log says why"
 
 
 @dataclass(frozen=True)
@@ -110,7 +105,7 @@ class BivShapCallback(EitherCallback):
             the later ones are called ``bivshap_2`` and so on.
 
     Attributes:
-        findings: of the last audit.
+        result: of the last audit.
         history: epoch, step and logged numbers of every audit.
 
     Example:
@@ -157,7 +152,7 @@ class BivShapCallback(EitherCallback):
             raise ValueError(f"`on_error` must be 'warn' or 'raise', got {on_error!r}.")
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
             raise ValueError(f"`name` must consist of letters, digits, '_', '-' and '.', got {name!r}.")
-        self.settings = Settings(
+        self.settings = AuditSettings(
             method=method,
             behavior=behavior,
             link=link,
@@ -172,22 +167,24 @@ class BivShapCallback(EitherCallback):
             feature_mask=torch.tensor(feature_mask) if isinstance(feature_mask, list) else feature_mask,
             perturbations_per_eval=perturbations_per_eval,
         )
-        Audit(self.settings, torch.device("cpu"))  # refuses unknown explainers right away
+        self.runner = self._make_runner(
+            self.settings,
+            n_samples=n_samples,
+            time_budget=time_budget,
+            feature_names=feature_names,
+            input_fn=input_fn,
+            forward_fn=forward_fn,
+        )
         self.schedule = AuditSchedule(every_n_epochs, max_share)
-        self.n_samples, self.time_budget = n_samples, time_budget
-        self.feature_names, self.on_error, self.dataloader_idx = feature_names, on_error, dataloader_idx
-        self.input_fn, self.forward_fn = input_fn, forward_fn
+        self.on_error, self.dataloader_idx = on_error, dataloader_idx
         self.panels = panels if isinstance(panels, PanelOptions) else PanelOptions(draw=panels)
         self.name = self._given_name = name
         self.output = Output(class_names, self.panels.n_samples, self.panels.n_classes, self.panels.draw, write_record)
-        self.findings: Findings | None = None
+        self.result: AuditResult | None = None
         self.history: list[dict[str, Any]] = []
         self._run: dict[str, Any] = {}
         self._cost: dict[str, float] = {}
         self._logged: dict[str, float] = {}
-        self._probes: dict[str, Probe] = {}
-        self._wanted: dict[str, list[str]] = {}
-        self._batch_error: BaseException | None = None
         self._triggered = self._is_current = False
         self._epoch_start: float | None = None
 
@@ -210,6 +207,9 @@ class BivShapCallback(EitherCallback):
         place = alike.index(self) if self in alike else 0
         self.name = self._given_name if place == 0 else f"{self._given_name}_{place + 1}"
 
+    def _make_runner(self, settings: AuditSettings, **arguments: Any) -> AuditRunner:
+        return AuditRunner(settings, **arguments)
+
     @property
     def failed(self) -> bool:
         """Whether the last audit failed."""
@@ -221,9 +221,8 @@ class BivShapCallback(EitherCallback):
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps: which samples are explained, and the history."""
-        keys = {stage: list(probe.keys) for stage, probe in self._probes.items() if probe.is_chosen}
         return {
-            "probe_keys": {**self._wanted, **keys},
+            "sample_keys": self.runner.state_dict(),
             "history": self.history,
             "logged": self._logged,
             "layouts": self.output.state_dict(),
@@ -232,11 +231,10 @@ class BivShapCallback(EitherCallback):
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take up the same samples and the history again."""
-        self._wanted = {stage: list(keys) for stage, keys in state_dict["probe_keys"].items()}
+        self.runner.load_state_dict(state_dict["sample_keys"])
         self.history, self._logged = list(state_dict["history"]), dict(state_dict["logged"])
         self.output.load_state_dict(state_dict["layouts"])
         self.schedule.load_state_dict(state_dict["schedule"])
-        self._probes = {}
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Start the account of the run's time."""
@@ -281,7 +279,7 @@ class BivShapCallback(EitherCallback):
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Audit the trained model unless its last validation was audited; warn if nothing was audited at all."""
-        if self.schedule.every_n_epochs is None and not self._is_current and "validate" in self._probes:
+        if self.schedule.every_n_epochs is None and not self._is_current and self.runner.has_samples("validate"):
             self._run_audit(trainer, pl_module, "validate")
             for logger in trainer.loggers:
                 logger.log_metrics(self._tagged(), step=logged_step(trainer))
@@ -293,20 +291,8 @@ class BivShapCallback(EitherCallback):
             )
 
     def _offer(self, trainer: Any, batch: Any, dataloader_idx: int, stage: str) -> None:
-        if trainer.sanity_checking or dataloader_idx != self.dataloader_idx:
-            return
-        if stage not in self._probes:
-            self._probes[stage] = self._new_probe(trainer, stage)
-        if not self._probes[stage].is_chosen and self._batch_error is None:
-            try:
-                found = understand(batch, self.input_fn)
-                self._probes[stage].offer(found, has_interactions(found, self.settings.feature_mask))
-            except Exception as error:  # settled at the end of the epoch, together with all other processes
-                self._batch_error = error
-
-    def _new_probe(self, trainer: Any, stage: str) -> Probe:
-        wanted = self._wanted.get(stage, ())
-        return Probe(self.n_samples, self.settings.seed, trainer.global_rank, trainer.world_size, wanted)
+        if not trainer.sanity_checking and dataloader_idx == self.dataloader_idx:
+            self.runner.offer(trainer, batch, stage)
 
     def _end_of_epoch(self, trainer: Any, pl_module: Any, stage: str, *, due: bool) -> None:
         self._is_current = due
@@ -323,77 +309,13 @@ class BivShapCallback(EitherCallback):
 
     def _run_audit(self, trainer: Any, pl_module: Any, stage: str) -> None:
         start = time.perf_counter()
-        error = self._audit(trainer, pl_module, stage, start)
-        if error is None:
+        result, error = self.runner.run(trainer, pl_module, stage, start)
+        if result is not None:
+            self.result = result
             error = self._publish(trainer, stage, start)
         self._logged["bivshap/failed"] = 0.0 if error is None else 1.0
         self.schedule.add(time.perf_counter() - start)
         self._settle(trainer, error)
-
-    def _audit(self, trainer: Any, pl_module: Any, stage: str, start: float) -> BaseException | None:
-        """Run an audit. Returns the error if it failed, here or on any other process."""
-        own, self._batch_error = self._batch_error, None
-        if any_process(trainer, own):
-            self._probes.pop(stage, None)
-            return own or RuntimeError(ELSEWHERE)
-        audit = Audit(self.settings, pl_module.device, self.feature_names)
-        with torch.inference_mode(False), torch.no_grad(), global_rngs_kept([pl_module.device]):
-            probe = self._chosen_probe(trainer, stage)
-            if not probe.is_chosen:
-                return MisconfigurationException(
-                    f"`dataloader_idx` must name a dataloader that yields samples, got {self.dataloader_idx}, which "
-                    "yielded none."
-                )
-            parts: list[Part] = []
-            try:
-                parts = self._explain(trainer, pl_module, audit, probe, start)
-            except Exception as error:
-                own = error
-            if any_process(trainer, own):
-                return own or RuntimeError(ELSEWHERE)
-            everyone = [part for found in gather_objects(trainer, parts) for part in found]
-            # With parameters spread over processes, all explained the same samples.
-            self.findings = audit.findings(parts if is_sharded(trainer) else everyone)
-        return None
-
-    def _explain(self, trainer: Any, pl_module: Any, audit: Audit, probe: Probe, start: float) -> list[Part]:
-        """The parts that this process has to find."""
-        deadline = math.inf if self.time_budget is None else start + self.time_budget
-        parts: list[Part] = []
-        n_left = probe.n_mine
-        for chunk in probe.chunks(pl_module.device):
-            now = time.perf_counter()
-            until = now + (deadline - now) * len(chunk.places) / n_left
-            parts.append(self._explain_chunk(audit, self._forward(trainer, pl_module, chunk.batch), chunk, until))
-            n_left -= len(chunk.places)
-        return parts
-
-    def _explain_chunk(self, audit: Audit, forward: nn.Module, chunk: Chunk, deadline: float) -> Part:
-        return audit.explain(forward, chunk, deadline)
-
-    def _chosen_probe(self, trainer: Any, stage: str) -> Probe:
-        """The probe, chosen together with all other processes when this is the first audit of the stage."""
-        probe = self._probes.setdefault(stage, self._new_probe(trainer, stage))
-        if not probe.is_chosen:
-            n_missing = probe.choose(
-                lambda value: gather_objects(trainer, value),
-                chunk_size=self._chunk_size(trainer),
-                everywhere=is_sharded(trainer),
-            )
-            if n_missing:
-                rank_zero_warn(
-                    f"BivShapCallback did not find {n_missing} of its samples again and chose new ones: the validation "
-                    "data changed since the checkpoint."
-                )
-        return probe
-
-    def _chunk_size(self, trainer: Any) -> int:
-        """Few enough samples that every process has some to explain while training waits."""
-        return min(CHUNK, math.ceil(self.n_samples / int(trainer.world_size)))
-
-    def _forward(self, trainer: Any, pl_module: Any, batch: Batch) -> Forward:
-        module = trainer.strategy.model if is_sharded(trainer) else pl_module
-        return Forward(module, batch, self.forward_fn, trainer.precision_plugin.forward_context)
 
     def _settle(self, trainer: Any, error: BaseException | None) -> None:
         """Raise on all processes or warn on one."""
@@ -409,20 +331,20 @@ class BivShapCallback(EitherCallback):
 
     def _publish(self, trainer: Any, stage: str, start: float) -> BaseException | None:
         """Numbers for the log, then, on rank zero, panels, record and one line. Returns the error if that failed."""
-        findings = cast(Findings, self.findings)
-        self._logged |= {name: value for name, (value, _) in findings.numbers.items()}
+        result = cast(AuditResult, self.result)
+        self._logged |= {name: value for name, (value, _) in result.numbers.items()}
         self._run = self._about(trainer, stage)
         path = self._record_path(trainer)
-        self._cost = self._cost_of(findings, start)
+        self._cost = self._cost_of(result, start)
         own: BaseException | None = None
         if trainer.is_global_zero and path is not None:
             try:
-                self.output.write(findings, self.settings, self._run, self._cost, path, tensorboard_writers(trainer))
+                self.output.write(result, self.settings, self._run, self._cost, path, tensorboard_writers(trainer))
             except Exception as error:
                 own = error
         if any_process(trainer, own):
             return own or RuntimeError(ELSEWHERE)
-        self._cost = gather_objects(trainer, self._cost_of(findings, start))[0]
+        self._cost = gather_objects(trainer, self._cost_of(result, start))[0]
         self._logged |= {f"bivshap/cost/{name}": value for name, value in self._cost.items()}
         numbers = dict(self._logged) | {"bivshap/failed": 0.0}
         moment = {name: self._run[name] for name in ("epoch", "step", "stage")}
@@ -438,29 +360,29 @@ class BivShapCallback(EitherCallback):
             "epoch": trainer.current_epoch,
             "step": logged_step(trainer),
             "world_size": trainer.world_size,
-            "time_budget": self.time_budget,
-            "n_samples": self.n_samples,
-            "probe_keys": list(self._probes[stage].keys),
+            "time_budget": self.runner.time_budget,
+            "n_samples": self.runner.n_samples,
+            "sample_keys": self.runner.sample_keys(stage),
         }
 
     def summary(self) -> str:
         """What the last audit found and what it cost, in one line."""
-        if self.findings is None:
+        if self.result is None:
             raise RuntimeError("`summary` must be asked for after an audit, got none so far.")
-        return summary_line(self.findings, self.settings.gamma, self._cost)
+        return summary_line(self.result, self.settings.gamma, self._cost)
 
-    def record(self) -> dict[str, Any]:
-        """What the record of the last audit says, without the arrays."""
-        if self.findings is None:
+    def record(self) -> AuditRecord:
+        """The record of the last audit."""
+        if self.result is None:
             raise RuntimeError("`record` must be asked for after an audit, got none so far.")
-        return self.output.fields(self.findings, self.settings, self._run, self._cost)
+        return self.output.record(self.result, self.settings, self._run, self._cost)
 
-    def _cost_of(self, findings: Findings, start: float) -> dict[str, float]:
+    def _cost_of(self, result: AuditResult, start: float) -> dict[str, float]:
         seconds = time.perf_counter() - start
         epoch = start - self._epoch_start if self._epoch_start is not None else 0.0
         return {
             "seconds": seconds,
-            "forwards": float(findings.n_forwards),
+            "forwards": float(result.n_forwards),
             "share_of_epoch": seconds / (epoch + seconds) if epoch + seconds > 0 else 1.0,
         }
 

@@ -20,31 +20,22 @@ import warnings
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
-from tqdm.auto import tqdm
-
 import bivshap_lightning
-from bivshap_lightning.audit.audit import Audit, Part
+from bivshap_lightning.audit.audit import AuditSettings
 from bivshap_lightning.audit.chunk_store import ChunkStore, StorageError
 from bivshap_lightning.audit.lock import FolderInUseError, locked_folder
-from bivshap_lightning.audit.record import software_versions
-from bivshap_lightning.audit.selection import Chunk, Probe
-from bivshap_lightning.callbacks.bivshap import ELSEWHERE, BivShapCallback
+from bivshap_lightning.audit.record import AuditRecord, RecordError, software_versions
+from bivshap_lightning.callbacks.bivshap import BivShapCallback
 from bivshap_lightning.callbacks.checkpoint import AuditError, Checkpoint
-from bivshap_lightning.callbacks.lightning import (
-    MisconfigurationException,
-    gather_objects,
-    is_sharded,
-    rank_zero_only,
-)
+from bivshap_lightning.callbacks.lightning import MisconfigurationException, rank_zero_only
 from bivshap_lightning.callbacks.offline_arguments import Arguments, Ingredients
-from bivshap_lightning.game.model import is_out_of_memory
-from bivshap_lightning.gate import GateError, load_rules
-from bivshap_lightning.gate.evidence import load_record
+from bivshap_lightning.callbacks.resumable import ResumableRunner
+from bivshap_lightning.callbacks.runner import ELSEWHERE, AuditRunner, ModelError
+from bivshap_lightning.gate import GateError, judge, load_rules
 from bivshap_lightning.graph.storage import replace_file
 
 if TYPE_CHECKING:
@@ -58,7 +49,7 @@ PATIENCE = 10.0
 
 
 class OfflineAudit(BivShapCallback):
-    """The callback, with finished chunks kept on disk, a progress bar, and a record of a fixed name.
+    """The callback of `bivshap audit`: resumable, with a record of a fixed name.
 
     Args:
         arguments: of :class:`BivShapCallback`.
@@ -77,41 +68,26 @@ class OfflineAudit(BivShapCallback):
         about: Mapping[str, Any],
         chunk_size: int,
     ) -> None:
-        super().__init__(**arguments, on_error="raise")
         self._folder, self._identity, self._known, self._size = folder, dict(identity), dict(about), chunk_size
-        self._finished: set[str] = set()
-        self._bar: Any = None
-        self.store: ChunkStore | None = None
+        super().__init__(**arguments, on_error="raise")
 
-    def _chunk_size(self, trainer: Any) -> int:
-        return self._size
+    def _make_runner(self, settings: AuditSettings, **arguments: Any) -> AuditRunner:
+        return ResumableRunner(settings, store=self._make_store, chunk_size=self._size, arguments=arguments)
+
+    def _make_store(self, device: str) -> ChunkStore:
+        decisive = {**self._identity, "device": device, "versions": software_versions()}
+        return ChunkStore(self._folder / UNFINISHED, decisive)
+
+    def remove_chunks(self) -> None:
+        """Delete the finished chunks once the record is written."""
+        if isinstance(self.runner, ResumableRunner) and self.runner.store is not None:
+            self.runner.store.remove()
 
     def _record_path(self, trainer: Any) -> Path | None:
         return self._folder / RECORD
 
     def _about(self, trainer: Any, stage: str) -> dict[str, Any]:
         return super()._about(trainer, stage) | self._known
-
-    def _explain(self, trainer: Any, pl_module: Any, audit: Audit, probe: Probe, start: float) -> list[Part]:
-        decisive = {**self._identity, "device": pl_module.device.type, "versions": software_versions()}
-        self.store = ChunkStore(self._folder / UNFINISHED, decisive)
-        self._finished = self.store.finished()
-        if is_sharded(trainer):  # all processes must make the same forward passes
-            self._finished = set.intersection(*gather_objects(trainer, self._finished))
-        hidden = None if trainer.is_global_zero else True  # None: where there is no terminal
-        with tqdm(total=probe.n_mine, desc="explaining", unit="sample", disable=hidden, file=sys.stderr) as self._bar:
-            return super()._explain(trainer, pl_module, audit, probe, start)
-
-    def _explain_chunk(self, audit: Audit, forward: nn.Module, chunk: Chunk, deadline: float) -> Part:
-        store = self.store
-        if store is None:  # pragma: no cover - made before the first chunk
-            raise RuntimeError("no chunk store")
-        part = store.load(chunk, self._finished)
-        if part is None:
-            part = super()._explain_chunk(audit, _Attributed(forward), chunk, deadline)
-            store.save(chunk, part)
-        self._bar.update(len(chunk.places))
-        return part
 
     def _settle(self, trainer: Any, error: BaseException | None) -> None:
         """Raise what the user has to change as an :class:`AuditError`, an error of the user's code as it is."""
@@ -123,38 +99,6 @@ class OfflineAudit(BivShapCallback):
         if isinstance(error, (ValueError, TypeError, StorageError)):
             raise AuditError(_one_line(error)) from error
         super()._settle(trainer, error)
-
-
-class ModelError(Exception):
-    """An error that the user's model raised, told from errors of the audit.
-
-    Args:
-        cause: the error.
-    """
-
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
-class _Attributed(nn.Module):
-    """A model whose errors are raised as :class:`ModelError`.
-
-    Memory that ran out and unknown codes of embeddings pass unchanged, because the game answers to them.
-    """
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, *tensors: Tensor) -> Any:
-        """Call the model."""
-        try:
-            return self.module(*tensors)
-        except Exception as error:
-            if isinstance(error, IndexError) or is_out_of_memory(error):
-                raise
-            raise ModelError(error) from error
 
 
 @dataclass(frozen=True)
@@ -261,12 +205,11 @@ def _audit(options: Namespace, checkpoint: Checkpoint, made: Ingredients, folder
             (folder / name).unlink(missing_ok=True)
     epoch = trainer.validate if options.stage == "validate" else trainer.test
     epoch(made.model, datamodule=made.data, verbose=False)
-    if audit.findings is None:  # Lightning runs no epoch, and so no audit, without batches
+    if audit.result is None:  # Lightning runs no epoch, and so no audit, without batches
         raise AuditError(f"`--data` must yield samples for --stage {options.stage}, got none.")
     if not trainer.is_global_zero:
         return ""
-    if audit.store is not None:
-        audit.store.remove()
+    audit.remove_chunks()
     _write_report(folder, options)
     return _result(audit, folder) if options.json else _last_line(audit, folder)
 
@@ -274,7 +217,7 @@ def _audit(options: Namespace, checkpoint: Checkpoint, made: Ingredients, folder
 def _check_rules(options: Namespace) -> None:
     """Refuse rules that the report could not apply: now, not after hours of work."""
     if options.against is not None:
-        load_record(options.against)
+        AuditRecord.load(options.against)
     if options.rules is not None:
         changes = [rule.name for rule in load_rules(options.rules) if rule.needs_previous]
         if changes and options.against is None:
@@ -331,7 +274,10 @@ def _trainer(made: Ingredients, audit: OfflineAudit, folder: Path) -> Any:
 def _write_report(folder: Path, options: Namespace) -> None:
     from bivshap_lightning.views.html import render_page
 
-    page = render_page(folder / RECORD, options.rules, options.against)
+    record = AuditRecord.load(folder / RECORD)
+    previous = None if options.against is None else AuditRecord.load(options.against)
+    verdict = None if options.rules is None else judge(record, options.rules, previous)
+    page = render_page(record, verdict=verdict, previous=previous)
     replace_file(folder / REPORT, page.encode())
 
 
@@ -347,8 +293,8 @@ def _last_line(audit: OfflineAudit, folder: Path) -> str:
 
 def _result(audit: OfflineAudit, folder: Path) -> str:
     record = audit.record()
-    metrics = {name: number["value"] for name, number in record["metrics"].items()}
-    result = {**_paths(folder), "n_samples": len(record["samples"]), "metrics": metrics, "cost": record["cost"]}
+    metrics = {name: number.value for name, number in record.metrics.items()}
+    result = {**_paths(folder), "n_samples": len(record.samples), "metrics": metrics, "cost": asdict(record.cost)}
     return json.dumps(result, allow_nan=False)
 
 
@@ -374,7 +320,7 @@ def _quiet() -> Iterator[None]:
 
 def _explained(error: Exception) -> Completion:
     """What went wrong: one line for what the user has to change, with a traceback for all else."""
-    if isinstance(error, (AuditError, GateError, FolderInUseError, MisconfigurationException)):
+    if isinstance(error, (AuditError, GateError, RecordError, FolderInUseError, MisconfigurationException)):
         return Completion(REFUSED, error=_one_line(error))
     if str(error) == ELSEWHERE:
         return Completion(FAILED, error=ELSEWHERE)

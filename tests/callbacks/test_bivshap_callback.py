@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from bivshap_lightning import Game
-from bivshap_lightning.audit.record import load_arrays, load_audit
+from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.callbacks import BivShapCallback, PanelOptions
 from bivshap_lightning.explainers import BivariateShapley
 from bivshap_lightning.game import players
@@ -55,13 +55,13 @@ def test_one_line_is_enough(tmp_path):
     run = fit(tmp_path, callback, max_epochs=1)
     names = set(run.callback_metrics)
     for explainer in ("ours", "kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation"):
-        for metric in ("posthoc_accuracy", "insertion_auc", "deletion_auc"):
+        for metric in ("post_hoc_accuracy", "insertion_auc", "deletion_auc"):
             assert f"bivshap/{metric}/{explainer}" in names
     assert {"bivshap/redundancy/share_removable", "bivshap/redundancy/accuracy_with_representatives"} <= names
     assert {"bivshap/cost/seconds", "bivshap/cost/forwards", "bivshap/cost/share_of_epoch"} <= names
     assert run.callback_metrics["bivshap/failed"] == 0
-    assert callback.findings.method == "exact"
-    assert callback.findings.skipped == {}
+    assert callback.result.method == "exact"
+    assert callback.result.skipped == {}
 
 
 def test_numbers_are_those_of_the_library(tmp_path):
@@ -70,7 +70,7 @@ def test_numbers_are_those_of_the_library(tmp_path):
 
     callback, module = BivShapCallback(**SOME), Module()
     run = fit(tmp_path, callback, module, max_epochs=1)
-    batch = next(callback._probes["validate"].chunks()).batch
+    batch = next(callback.runner._selections["validate"].chunks()).batch
     game = Game(module.eval(), batch.inputs)
     metric = InsertionAUC(personalized=True)
     metric.update(game, BivariateShapley(module, seed=0).explain(game, 64))
@@ -131,7 +131,7 @@ def test_the_same_samples_and_coalitions_every_epoch(tmp_path):
     class Keep(pl.Callback):
         def on_validation_end(self, trainer, pl_module) -> None:
             if not trainer.sanity_checking:
-                seen.append([s.graph.weights for s in callback.findings.samples])
+                seen.append([s.graph.weights for s in callback.result.samples])
 
     callback, keep = BivShapCallback(**SOME | {"method": "sampling"}), Keep()
     run = trainer(tmp_path, callback, keep, max_epochs=2)
@@ -152,7 +152,7 @@ def test_schedule_and_trigger(tmp_path):
     run.fit(Module(), train_loader(), valid_loader())
     assert [h["epoch"] for h in callback.history] == [0, 3, 4]
     # The last values are logged again in between, so that nothing that monitors them misses its key.
-    assert "bivshap/posthoc_accuracy/ours" in run.callback_metrics
+    assert "bivshap/post_hoc_accuracy/ours" in run.callback_metrics
 
 
 def test_validate_and_test(tmp_path):
@@ -160,12 +160,12 @@ def test_validate_and_test(tmp_path):
     run, module = trainer(tmp_path, callback), Module()
     run.validate(module, valid_loader(), verbose=False)
     assert callback.history[-1]["stage"] == "validate"
-    validated = callback.findings.numbers
+    validated = callback.result.numbers
     run.test(module, valid_loader(), verbose=False)
     assert callback.history[-1]["stage"] == "test"
-    assert callback.findings.numbers.keys() == validated.keys()
+    assert callback.result.numbers.keys() == validated.keys()
     for name, (value, error) in validated.items():
-        assert callback.findings.numbers[name] == (pytest.approx(value), pytest.approx(error))
+        assert callback.result.numbers[name] == (pytest.approx(value), pytest.approx(error))
     assert sorted(p.name for p in (tmp_path / "bivshap").glob("*.json")) == [
         "test_epoch0000_step0000000.json",
         "validate_epoch0000_step0000000.json",
@@ -177,7 +177,7 @@ def test_gradient_baselines_work_under_inference_mode(tmp_path):
     run = trainer(tmp_path, callback)
     module = Module()
     run.validate(module, valid_loader(), verbose=False)
-    assert "bivshap/posthoc_accuracy/integrated_gradients" in run.callback_metrics
+    assert "bivshap/post_hoc_accuracy/integrated_gradients" in run.callback_metrics
     assert all(p.grad is None for p in module.parameters())
 
 
@@ -191,7 +191,7 @@ def test_resuming_continues_history_with_the_same_samples(tmp_path):
     resumed.fit(Module(), train_loader(), valid_loader(batch_size=7), ckpt_path=checkpoint.best_model_path)
     assert [h["epoch"] for h in second.history] == [0, 1, 2, 3]
     assert second.history[:2] == first.history
-    assert second._probes["validate"].keys == first._probes["validate"].keys
+    assert second.runner.sample_keys("validate") == first.runner.sample_keys("validate")
     assert second.output.state_dict().keys() == first.output.state_dict().keys()
 
 
@@ -219,7 +219,7 @@ def test_several_dataloaders(tmp_path):
     other = TensorDataset(torch.full((9, 6), 5.0), torch.zeros(9, dtype=torch.long))
     callback = BivShapCallback(**SOME, dataloader_idx=1)
     fit(tmp_path, callback, valid=[valid_loader(), DataLoader(other, batch_size=4)], max_epochs=1)
-    assert next(callback._probes["validate"].chunks()).batch.inputs[0].eq(5).all()
+    assert next(callback.runner._selections["validate"].chunks()).batch.inputs[0].eq(5).all()
     missing = BivShapCallback(**SOME | {"on_error": "warn"}, dataloader_idx=2)
     with pytest.warns(UserWarning, match="(?s)could not audit epoch 0.*dataloader that yields samples, got 2"):
         fit(tmp_path, missing, max_epochs=1)
@@ -232,7 +232,7 @@ def test_iterable_datasets(tmp_path):
 
     callback = BivShapCallback(**SOME)
     fit(tmp_path, callback, valid=DataLoader(Stream(), batch_size=5), max_epochs=1)
-    assert len(callback.findings.samples) == 6
+    assert len(callback.result.samples) == 6
 
 
 def test_mixed_precision_goes_through_the_trainers_plugin(tmp_path):
@@ -301,9 +301,9 @@ def test_lightning_cli(tmp_path):
     )
     cli = LightningCLI(Module, DataModule, args=["fit", "--config", str(config)], save_config_callback=None)
     (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, BivShapCallback)]
-    assert (callback.n_samples, callback.settings.gamma) == (5, 0.001)
+    assert (callback.runner.n_samples, callback.settings.gamma) == (5, 0.001)
     assert callback.settings.feature_mask == players.Segments(3)
-    assert callback.findings.removal == "baseline 1"
+    assert callback.result.removal == "baseline 1"
     assert len(callback.history) == 1
 
 
@@ -317,7 +317,7 @@ def test_hugging_face_batches(tmp_path):
     # Padding is no player: every sample has as many as it has tokens.
     tokens = Tokens()
     lengths = {int(n) for n in tokens.attention.sum(dim=1)}
-    assert {s.graph.n_players for s in callback.findings.samples} <= lengths
+    assert {s.graph.n_players for s in callback.result.samples} <= lengths
 
 
 def test_texts_are_drawn_as_words(tmp_path):
@@ -325,7 +325,7 @@ def test_texts_are_drawn_as_words(tmp_path):
     callback = BivShapCallback(**PANELS | {"panels": PanelOptions(n_classes=1)}, feature_mask=words)
     loader = DataLoader(Tokens(), batch_size=8)
     fit(tmp_path, callback, TextModule(), loader, loader, max_epochs=1)
-    sample = callback.findings.samples[0]
+    sample = callback.result.samples[0]
     assert all(w.startswith("word") for w in sample.words)
     assert len(sample.words) == sample.graph.n_players
     assert list((tmp_path / "bivshap").rglob("sample/*/graphs/*.png"))
@@ -337,9 +337,9 @@ def test_texts_are_drawn_as_words(tmp_path):
 def test_baselines_that_cannot_play_are_left_out_and_named(tmp_path):
     callback = BivShapCallback(**SOME | {"compare_with": ("integrated_gradients", "feature_ablation")})
     fit(tmp_path, callback, TextModule(), DataLoader(Tokens(), batch_size=8), DataLoader(Tokens(), batch_size=8))
-    assert list(callback.findings.skipped) == ["integrated_gradients"]
+    assert list(callback.result.skipped) == ["integrated_gradients"]
     assert ", without integrated_gradients (the record says why), " in callback.summary()
-    assert "bivshap/posthoc_accuracy/feature_ablation" in callback.findings.numbers
+    assert "bivshap/post_hoc_accuracy/feature_ablation" in callback.result.numbers
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ def test_a_failure_to_write_is_a_failure_too(tmp_path):
     with pytest.warns(UserWarning, match="could not audit epoch 0; training goes on"):
         run = fit(tmp_path, BivShapCallback(**SOME | {"on_error": "warn"}), max_epochs=1)
     assert run.callback_metrics["bivshap/failed"] == 1
-    assert "bivshap/posthoc_accuracy/ours" in run.callback_metrics
+    assert "bivshap/post_hoc_accuracy/ours" in run.callback_metrics
     with pytest.raises(OSError, match="bivshap"):
         fit(tmp_path, BivShapCallback(**SOME), max_epochs=1)
 
@@ -399,13 +399,13 @@ def test_time_budget_cuts_evaluations_and_says_what_was_reached(tmp_path):
     hurried = BivShapCallback(**SOME | {"method": "sampling", "n_evaluations": 2000}, time_budget=1e-6)
     fit(tmp_path, hurried, max_epochs=1)
     assert (
-        hurried.findings.numbers["bivshap/estimate/standard_error"][0]
-        > (generous.findings.numbers["bivshap/estimate/standard_error"][0])
+        hurried.result.numbers["bivshap/estimate/standard_error"][0]
+        > (generous.result.numbers["bivshap/estimate/standard_error"][0])
     )
-    assert hurried.findings.skipped == {"feature_ablation": "time_budget was used up"}
+    assert hurried.result.skipped == {"feature_ablation": "time_budget was used up"}
     ample = BivShapCallback(**SOME | {"method": "sampling", "n_evaluations": 2000}, time_budget=600)
     fit(tmp_path, ample, max_epochs=1)
-    assert ample.findings.skipped == {}
+    assert ample.result.skipped == {}
 
 
 @pytest.mark.parametrize(
@@ -438,13 +438,13 @@ def test_every_documented_tag_is_in_the_event_file(tmp_path):
     scalars = set(tags["scalars"])
     assert set(callback.history[-1]["numbers"]) <= scalars
     steps = [e.step for e in found.Scalars("val_loss")]
-    assert [e.step for e in found.Scalars("bivshap/posthoc_accuracy/ours")] == steps
+    assert [e.step for e in found.Scalars("bivshap/post_hoc_accuracy/ours")] == steps
     for name in ("low", "mid", "high"):
-        assert [e.step for e in found.Images(f"bivshap/class/{name}/graphs")] == steps
+        for panel in ("axis", "graphs"):
+            assert [e.step for e in found.Images(f"bivshap/class/{name}/{panel}")] == steps
         assert f"bivshap/class/{name}/abs_weights" in {*tags["histograms"], *tags["tensors"]}
         tensors = set(tags["tensors"])
         assert any(t.startswith(f"bivshap/class/{name}/ranking") for t in tensors)
-        assert f"bivshap/H/class/{name}" in tensors
     assert [e.step for e in found.Images("bivshap/sample/0/graphs")] == steps
     assert "bivshap/posthoc/accuracy_vs_removed" in tags["images"]
 
@@ -456,13 +456,13 @@ def test_other_loggers_get_files(tmp_path):
     pictures = [p.relative_to(tmp_path).as_posix() for p in (tmp_path / "csv" / "bivshap").rglob("*.png")]
     assert any("sample" in p for p in pictures)
     assert any("class" in p for p in pictures)
-    assert "bivshap/posthoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
+    assert "bivshap/post_hoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
 
 
 def test_two_loggers(tmp_path):
     loggers = [CSVLogger(tmp_path, name="csv", version=""), TensorBoardLogger(tmp_path, name="tb", version="")]
     fit(tmp_path, BivShapCallback(**PANELS), logger=loggers, max_epochs=1)
-    assert "bivshap/posthoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
+    assert "bivshap/post_hoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
     assert "bivshap/sample/0/graphs" in events(tmp_path / "tb").Tags()["images"]
 
 
@@ -471,7 +471,7 @@ def test_pictures_are_drawn_on_the_picture(tmp_path):
     data = TensorDataset(torch.rand(12, 1, 8, 8), torch.arange(12) % 3)
     callback = BivShapCallback(**SOME | {"n_evaluations": 300})
     fit(tmp_path, callback, Pictures(), DataLoader(data, batch_size=4), DataLoader(data, batch_size=4), max_epochs=1)
-    sample = callback.findings.samples[0]
+    sample = callback.result.samples[0]
     assert sample.image.shape == (1, 8, 8)
     assert sample.segments.tolist() == torch.arange(64).view(8, 8).tolist()
     assert sample.graph.names[:9] == ("r0c0", "r0c1", "r0c2", "r0c3", "r0c4", "r0c5", "r0c6", "r0c7", "r1c0")
@@ -481,21 +481,22 @@ def test_the_record_says_everything(tmp_path):
     callback = BivShapCallback(**SOME, feature_names=list("abcdef"), class_names=["low", "mid", "high"])
     fit(tmp_path, callback, max_epochs=1)
     (path,) = (tmp_path / "bivshap").glob("*.json")
-    record = load_audit(path)
-    assert record["configuration"]["method"] == "exact"
-    assert record["configuration"]["removal"] == "baseline 0"
-    assert record["configuration"]["seed"] == 0
-    assert record["run"]["epoch"] == 0
-    assert record["versions"]["torch"].startswith("2.")
-    for name, (value, error) in callback.findings.numbers.items():
-        assert record["metrics"][name]["value"] == value
-        assert error in (0, record["metrics"][name]["standard_error"])  # the record knows more, from the samples
-    assert {s["label"] for s in record["samples"]} == {"low", "mid", "high"}
-    assert {p["player"] for p in record["samples"][0]["ranking"]} == set("abcdef")
-    assert load_arrays(path)["weights"].shape == (6, 6, 6)
-    np.testing.assert_allclose(load_arrays(path)["weights"][0], callback.findings.samples[0].graph.weights, atol=1e-7)
+    record = AuditRecord.load(path)
+    assert record.configuration.method == "exact"
+    assert record.configuration.link == "auto"
+    assert record.configuration.removal == "baseline 0"
+    assert record.configuration.seed == 0
+    assert record.run.epoch == 0
+    assert record.versions["torch"].startswith("2.")
+    for name, (value, error) in callback.result.numbers.items():
+        assert record.metrics[name].value == value
+        assert error in (0, record.metrics[name].standard_error)  # the record has more, from the samples
+    assert {s.label for s in record.samples} == {"low", "mid", "high"}
+    assert {p.player for p in record.samples[0].ranking} == set("abcdef")
+    assert record.arrays["weights"].shape == (6, 6, 6)
+    np.testing.assert_allclose(record.arrays["weights"][0], callback.result.samples[0].graph.weights, atol=1e-7)
     assert json.loads(path.read_text())["kind"] == "bivshap_lightning.Audit"
-    assert callback.record()["metrics"] == record["metrics"]
+    assert callback.record().metrics == record.metrics
     with pytest.raises(RuntimeError, match="`record` must be asked for after an audit"):
         BivShapCallback().record()
     assert not list((tmp_path / "bivshap").glob(".*"))

@@ -22,8 +22,8 @@ import torch
 from bivshap_lightning.audit.audit import Audit
 from bivshap_lightning.audit.batches import Batch, Forward
 from bivshap_lightning.audit.chunk_store import ChunkStore
-from bivshap_lightning.audit.record import load_arrays, load_audit
-from bivshap_lightning.audit.selection import Probe
+from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.audit.selection import SampleSelection
 from bivshap_lightning.callbacks import BivShapCallback
 from tests.callbacks.projects import CPU, MODULE, NAMES, QUICK, content
 
@@ -49,13 +49,14 @@ def finish(process: subprocess.Popen) -> tuple[int, str, str]:
 
 def same_record(one: Path, other: Path, *, apart_from: tuple[str, ...] = ()) -> None:
     """Bit by bit, but for the cost and what is said to differ."""
-    a, b = (load_audit(folder / "audit.json") for folder in (one, other))
-    for record in (a, b):
-        del record["cost"], record["sha256"]
+    records = [AuditRecord.load(folder / "audit.json") for folder in (one, other)]
+    a, b = (record.to_fields() for record in records)
+    for fields in (a, b):
+        del fields["cost"]
         for name in apart_from:
-            del record["run"][name]
+            del fields["run"][name]
     assert a == b
-    x, y = (load_arrays(folder / "audit.json") for folder in (one, other))
+    x, y = (record.arrays for record in records)
     assert x.keys() == y.keys()
     assert all(np.array_equal(x[name], y[name]) for name in x)
 
@@ -128,10 +129,10 @@ def test_two_processes_find_what_one_finds(project, uninterrupted):
     told = json.loads(out)
     assert told["n_samples"] == 44
     assert (told["record"], told["report"]) == ("two/audit.json", "two/report.html")
-    assert told["metrics"]["bivshap/posthoc_accuracy/ours"] == pytest.approx(
-        load_audit(uninterrupted / "audit.json")["metrics"]["bivshap/posthoc_accuracy/ours"]["value"]
+    assert told["metrics"]["bivshap/post_hoc_accuracy/ours"] == pytest.approx(
+        AuditRecord.load(uninterrupted / "audit.json").metrics["bivshap/post_hoc_accuracy/ours"].value
     )
-    assert load_audit(project / "two" / "audit.json")["run"]["world_size"] == 2
+    assert AuditRecord.load(project / "two" / "audit.json").run.world_size == 2
     same_record(project / "two", uninterrupted, apart_from=("world_size",))
     assert "<html" in (project / "two" / "report.html").read_text()
 
@@ -180,10 +181,10 @@ def test_the_record_says_which_model_it_is_about(project, call, tmp_path):
     arguments = ["--checkpoint", "model.ckpt", *NAMES, *QUICK, "-o", tmp_path / "out", "--rules", rules]
     code, _, err = call(*arguments)
     assert code == 0, err
-    run = load_audit(tmp_path / "out" / "audit.json")["run"]
+    run = AuditRecord.load(tmp_path / "out" / "audit.json").run
     saved = content(project)
-    assert (run["epoch"], run["step"], run["stage"]) == (saved["epoch"], saved["global_step"], "validate")
-    assert (run["checkpoint"], run["model"], len(run["checkpoint_sha256"])) == ("model.ckpt", "audited.Net", 64)
+    assert (run.epoch, run.step, run.stage) == (saved["epoch"], saved["global_step"], "validate")
+    assert (run.checkpoint, run.model, len(run.checkpoint_sha256)) == ("model.ckpt", "audited.Net", 64)
     assert "Passed" in (tmp_path / "out" / "report.html").read_text()
     assert not (tmp_path / "out" / "unfinished").exists()
     # A failed run leaves no record of an earlier one behind that could pass for its own.
@@ -202,7 +203,7 @@ def test_the_same_numbers_as_in_training(project, call, tmp_path):
     trainer = pl.Trainer(accelerator="cpu", logger=False, callbacks=[callback], enable_progress_bar=False)
     trainer.validate(model, audited.Data(), verbose=False)
     assert call("--checkpoint", "model.ckpt", *NAMES, *QUICK, "-o", tmp_path)[0] == 0
-    assert callback.record()["metrics"] == load_audit(tmp_path / "audit.json")["metrics"]
+    assert callback.record().metrics == AuditRecord.load(tmp_path / "audit.json").metrics
 
 
 @pytest.mark.parametrize("subclass", [True, False], ids=["class_path", "arguments alone"])
@@ -231,8 +232,8 @@ def test_configs_of_lightning_cli(project, call, tmp_path, subclass):
         arguments += NAMES
     code, _, err = call(*arguments)
     assert code == 0, err
-    record = load_audit(tmp_path / "out" / "audit.json")
-    assert len(record["samples"]) == 4
+    record = AuditRecord.load(tmp_path / "out" / "audit.json")
+    assert len(record.samples) == 4
     assert "EarlyStopping" not in err
 
 
@@ -253,10 +254,11 @@ def audit(project):
     audited = importlib.import_module("audited")
     settings = BivShapCallback(method="sampling", n_evaluations=300).settings
     module = audited.Net.load_from_checkpoint(project / "model.ckpt", weights_only=True).eval()
-    probe = Probe(9, seed=0)
+    probe = SampleSelection(9, seed=0)
     for x, y in audited.Data().val_dataloader():
         probe.offer(Batch((x,), y))
-    probe.choose(lambda value: [value], chunk_size=3)
+    probe.choose(lambda value: [value])
+    probe.distribute(lambda value: [value], chunk_size=3)
     chunks = list(probe.chunks())
     forward = Forward(module, chunks[0].batch, None, contextlib.nullcontext)
     return lambda: Audit(settings, torch.device("cpu")), forward, chunks
@@ -283,7 +285,7 @@ def test_a_part_depends_on_nothing_that_ran_before(audit):
     assert equal(alone, parts[2])
     assert parts[2].method == "sampling"
     assert not equal(parts[1], parts[2])
-    there, back = new().findings(parts), new().findings(parts[::-1])
+    there, back = new().combine(parts), new().combine(parts[::-1])
     assert there.numbers == back.numbers
     assert [s.index for s in back.samples] == list(range(9))
 
@@ -310,9 +312,10 @@ def test_parts_with_pictures_and_words_come_back_too(tmp_path):
     from tests.callbacks.modules import Pictures
 
     batch = Batch((torch.rand(3, 1, 8, 8),), torch.arange(3))
-    probe = Probe(3, seed=0)
+    probe = SampleSelection(3, seed=0)
     probe.offer(batch)
     probe.choose(lambda value: [value])
+    probe.distribute(lambda value: [value])
     (chunk,) = probe.chunks()
     callback = BivShapCallback(n_evaluations=600, compare_with=())
     forward = Forward(Pictures().eval(), batch, None, contextlib.nullcontext)
@@ -380,7 +383,7 @@ def test_players_and_replacements_can_be_made_on_the_command_line(project, call,
         "--checkpoint", "model.ckpt", *NAMES, *QUICK, "--audit.feature_mask", *words, "-o", tmp_path / "out"
     )
     assert code == 0, err
-    record = load_audit(tmp_path / "out" / "audit.json")
-    assert record["samples"][0]["players"] == players
-    assert re.fullmatch(removal, record["configuration"]["removal"])
-    assert record["configuration"]["players"].startswith(("Segments(n=3", "#"))
+    record = AuditRecord.load(tmp_path / "out" / "audit.json")
+    assert list(record.samples[0].players) == players
+    assert re.fullmatch(removal, record.configuration.removal)
+    assert record.configuration.players.startswith(("Segments(n=3", "#"))

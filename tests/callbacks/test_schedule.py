@@ -110,7 +110,7 @@ def test_two_callbacks_in_one_trainer(tmp_path):
     run.fit(Module(), train_loader(), valid_loader())
     run.save_checkpoint(tmp_path / "last.ckpt")
     for name, callback in zip(("bivshap", "bivshap_2"), callbacks, strict=True):
-        own = callback.findings.numbers["bivshap/insertion_auc/ours"][0]
+        own = callback.result.numbers["bivshap/insertion_auc/ours"][0]
         assert run.callback_metrics[f"{name}/insertion_auc/ours"] == pytest.approx(own)
         assert len(list((tmp_path / name).glob("*.json"))) == 1
     resumed = [BivShapCallback(**SOME, target=0), BivShapCallback(**SOME, target=1)]
