@@ -87,12 +87,14 @@ class Canvas:
         colour: Colour = INK,
         bold: bool = False,
         align: Align = "left",
+        halo: Colour | None = None,
         gid: str | None = None,
     ) -> None:
-        """One line of text, centred vertically on y."""
+        """One line of text, centred vertically on y; a halo keeps it readable on a picture."""
         if text:
             text = self._glyphs(text)
-            self._add(TextLine(x, y, text, size=size, bold=bold, colour=colour, align=align), order=6, gid=gid)
+            line = TextLine(x, y, text, size=size, bold=bold, colour=colour, align=align, halo=halo)
+            self._add(line, order=6, gid=gid)
 
     def width_of(self, text: str, *, size: float = 12, bold: bool = False) -> float:
         """Width of a line in pixels."""

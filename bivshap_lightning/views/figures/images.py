@@ -156,7 +156,7 @@ def _draw_ranking(canvas: Canvas, area: Area, parts: Labels, ranking: Pixels, na
     pixels = np.where((parts >= 0)[..., None], shades[parts], 1.0)
     canvas.picture(pixels, area, gid="picture:ranking")
     draw_borders(canvas, area, parts)
-    name_parts(canvas, area, parts, range(len(names)), labels_of(names), on=pixels)
+    name_parts(canvas, area, parts, range(len(names)), labels_of(names))
     _write_caption(canvas, area, "Ranking", "bright parts rank high")
     below = area.bottom + 6
     canvas.colour_scale(area.left, below + 10, colours, f"{low:.3g}", f"{high:.3g}")
