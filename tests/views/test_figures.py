@@ -18,7 +18,7 @@ from bivshap_lightning.views import (
     draw_words,
     render_png,
 )
-from bivshap_lightning.views.figures.canvas import Canvas
+from bivshap_lightning.views.figures.canvas import Area, Canvas
 from bivshap_lightning.views.figures.layout import COLOURS
 from bivshap_lightning.views.figures.node_link import spread
 from tests.views.example_graphs import (
@@ -265,10 +265,20 @@ def test_the_heat_map_follows_the_scores_and_leaves_pixels_without_a_player_whit
     assert brightness[0, 0] < brightness[1, 0] < brightness[0, 1] < brightness[1, 1] == 1
 
 
+def test_pictures_are_drawn_the_right_way_up():
+    canvas = Canvas(40, 60)
+    corners = np.array([[[1.0, 0, 0], [0, 1, 0]], [[0, 0, 1], [0, 0, 0]]])
+    canvas.picture(corners, Area(10, 20, 20, 30))
+    png, _, _ = render_png(canvas.finish())
+    with Image.open(io.BytesIO(png)) as image:
+        pixels = np.asarray(image.convert("RGB")) / 255
+    np.testing.assert_array_equal(pixels[[[22, 22], [47, 47]], [[12, 28], [12, 28]]], corners)
+
+
 def test_nodes_lie_inside_their_parts():
-    # A ring: its centre of mass belongs to the part inside.
+    # A ring, whose centre of mass belongs to the part inside, open at the bottom.
     segments = np.zeros((9, 9), dtype=int)
-    segments[2:7, 2:7] = 1
+    segments[2:9, 2:7] = 1
     figure = _image(random_graph(2, share_zero=0), segments)
     box = marks_of(figure, "picture")["G"].get_window_extent()
     discs = marks_of(figure, "node")

@@ -144,10 +144,13 @@ class Canvas:
         return y
 
     def header(self, title: str, facts: Sequence[str]) -> float:
-        """Title and, below it, facts on one line; returns the y below them."""
+        """Title and, below it, facts on one line, some left out if they do not fit; returns the y below."""
         width = self.width - 2 * MARGIN
         self.write(MARGIN, 28, self.fit(title, width, size=16, bold=True), size=16, bold=True, gid="title")
-        facts_line = "  ·  ".join(fact for fact in facts if fact)
+        known = [fact for fact in facts if fact]
+        while len(known) > 2 and self.width_of("  ·  ".join(known), size=11) > width:
+            del known[1]
+        facts_line = "  ·  ".join(known)
         size = 12 if self.width_of(facts_line, size=12) <= width else 11
         self.write(MARGIN, 56, self.fit(facts_line, width, size=size), size=size, colour=SOFT_INK, gid="subtitle")
         return 74
@@ -250,7 +253,7 @@ class Canvas:
 
     def picture(self, pixels: NDArray[Any], area: Area, *, order: float = 1, gid: str | None = None) -> None:
         """An (H, W, 3) array of floats in [0, 1], stretched over an area without smoothing."""
-        box = TransformedBbox(Bbox(((area.left, area.bottom), (area.right, area.top))), self._pixels)
+        box = TransformedBbox(Bbox(((area.left, area.top), (area.right, area.bottom))), self._pixels)
         image = BboxImage(box, interpolation="nearest", origin="upper", resample=True)
         opaque = np.full((*pixels.shape[:2], 4), 255, dtype=np.uint8)
         opaque[..., :3] = np.round(255 * pixels)

@@ -13,7 +13,7 @@ from bivshap_lightning.views.figures.geometry import segments as line_segments
 Pixels = NDArray[np.float64]
 Labels = NDArray[np.intp]
 
-_SMALLEST, _LARGEST = 7.5, 12
+_SMALLEST, _LARGEST = 7, 12
 """Points of the names written on parts."""
 
 
@@ -97,7 +97,7 @@ def name_parts(canvas: Canvas, area: Area, parts: Labels, players: Sequence[int]
         row, column = int((y - area.top) / scale), int((x - area.left) / scale)
         across, down = (scale * int((line == player).sum()) for line in (parts[row], parts[:, column]))
         at_one_point = canvas.width_of(names[player], size=1, bold=True)
-        size = min(_LARGEST, 0.9 * across / max(at_one_point, 1e-9), 0.5 * down)
+        size = min(_LARGEST, 0.78 * across / max(at_one_point, 1e-9), 0.45 * down)
         if size >= _SMALLEST:
             name = names[player]
             canvas.write(x, y, name, size=size, colour=PAPER, halo=INK, bold=True, align="center", gid=f"part:{player}")

@@ -64,7 +64,7 @@ class TextLine(Artist):
         renderer.open_group("text", self.get_gid())
         if self._halo is not None:
             context.set_foreground(self._halo)
-            context.set_linewidth(0.35 * pixels)
+            context.set_linewidth(0.22 * pixels)
             context.set_joinstyle("round")
             renderer.draw_path(context, outline, transform, None)
         context.set_linewidth(0)
