@@ -11,7 +11,8 @@ cost nothing and are exact whatever the method.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -30,6 +31,7 @@ class Estimate:
         bivariate_error: (B, n, n) standard errors of the above, zero when exact.
         shapley_error: (B, n).
         null_column_error: (B, n).
+        notes: B remarks on how a sample's values were found, such as a fallback, "" for none; or nothing at all.
     """
 
     bivariate: Tensor
@@ -38,12 +40,37 @@ class Estimate:
     bivariate_error: Tensor
     shapley_error: Tensor
     null_column_error: Tensor
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     @classmethod
     def exact(cls, bivariate: Tensor, shapley: Tensor, null_column: Tensor) -> Estimate:
         """An estimate without error."""
         errors = (torch.zeros_like(bivariate), torch.zeros_like(shapley), torch.zeros_like(null_column))
         return cls(bivariate, shapley, null_column, *errors)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All six tensors, in the order of the fields."""
+        values = (self.bivariate, self.shapley, self.null_column)
+        return (*values, self.bivariate_error, self.shapley_error, self.null_column_error)
+
+    @classmethod
+    def join(cls, parts: Sequence[Estimate]) -> Estimate:
+        """Estimates of several groups of samples as one."""
+        if len(parts) == 1:
+            return parts[0]
+        notes = [part.notes or ("",) * len(part.bivariate) for part in parts]
+        tensors = (torch.cat(same) for same in zip(*(part.tensors for part in parts), strict=True))
+        return cls(*tensors, notes=tuple(note for of_part in notes for note in of_part))
+
+    def where(self, keeps: Sequence[bool], other: Estimate, *, notes: tuple[str, ...]) -> Estimate:
+        """This estimate for the samples that keep it, another one for the rest."""
+        kept = torch.tensor(keeps, device=self.bivariate.device)
+        mixed = (
+            torch.where(kept.view(-1, *[1] * (mine.dim() - 1)), mine, theirs)
+            for mine, theirs in zip(self.tensors, other.tensors, strict=True)
+        )
+        return Estimate(*mixed, notes=notes if any(notes) else ())
 
 
 class ReducedGame:
