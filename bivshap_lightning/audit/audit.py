@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from bivshap_lightning.audit.batches import Batch, labels_as_target, players_of
 from bivshap_lightning.audit.selection import Chunk
-from bivshap_lightning.explainers import BivariateShapley, Explanation
-from bivshap_lightning.explainers.rivals import captum_rival
+from bivshap_lightning.explainers import Explanation, default_evaluations, find_explainer
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.game.players.images import channel_dim, visible
@@ -49,7 +48,7 @@ RANKING_METRICS = {
 class Settings:
     """What an audit computes; see :class:`~bivshap_lightning.callbacks.BivShapCallback` for the meaning."""
 
-    method: str
+    method: Any
     behavior: Any
     link: Any
     target: Any
@@ -156,7 +155,8 @@ class Audit:
     ) -> None:
         self.settings = settings
         self._names = names
-        rivals = [captum_rival(baseline, seed=settings.seed) for baseline in settings.baselines]
+        self._explainer = find_explainer(settings.method)
+        rivals = [find_explainer(baseline, argument="baselines") for baseline in settings.baselines]
         self._rivals = {rival.name: rival for rival in rivals}
         # Alone: parts of other processes arrive as such.
         alone: dict[str, Any] = {"sync_on_compute": False, "per_sample": True}
@@ -190,9 +190,10 @@ class Audit:
         spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_rivals(game, deadline)}
         # Here, after the work, numbers leave the device.
         off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
+        error = explanation.standard_error
         return Part(
             samples=self._note(game, chunk.batch, chunk.places, graphs),
-            errors=explanation.standard_error[:, off].double().mean(dim=1).tolist(),
+            errors=[] if error is None else error[:, off].double().mean(dim=1).tolist(),
             states={key: _state_of(metric) for key, metric in self._metrics.items()},
             n_forwards=int(game.n_evaluations.sum()),
             spent=spent,
@@ -263,17 +264,20 @@ class Audit:
 
     def _explain(self, game: Game, deadline: float) -> Explanation:
         """Explain within the budget, or with as many evaluations as a pilot says there is time for."""
-        explainer = BivariateShapley(None, self.settings.method, seed=self.settings.seed)  # type: ignore[arg-type]
+        explainer, seed = self._explainer, self.settings.seed
         if np.isinf(deadline):
-            return explainer.explain(game, self.settings.budget)
+            return explainer.explain(game, self.settings.budget, seed)
         start = time.perf_counter()
-        pilot = explainer.explain(game, explainer.minimum_evaluations(game))
+        pilot = explainer.explain(game, explainer.minimum_evaluations(game), seed)
         seconds = time.perf_counter() - start
         # Half of what is left, because rivals and metrics want their time too.
         affordable = int(pilot.n_evaluations.max()) * (deadline - time.perf_counter()) / 2 / max(seconds, 1e-6)
-        wanted = explainer.budget(game) if self.settings.budget is None else self.settings.budget
+        least = explainer.minimum_evaluations(game)
+        wanted = max(default_evaluations(game), least) if self.settings.budget is None else self.settings.budget
         n_evaluations = min(wanted, int(affordable))
-        return pilot if n_evaluations <= int(pilot.n_evaluations.max()) else explainer.explain(game, n_evaluations)
+        return (
+            pilot if n_evaluations <= int(pilot.n_evaluations.max()) else explainer.explain(game, n_evaluations, seed)
+        )
 
     def _judge_rivals(self, game: Game, deadline: float) -> dict[str, int]:
         """Let rivals score the game, and judge them. Returns the model rows that each spent on its scores."""
@@ -284,18 +288,17 @@ class Audit:
             if time.perf_counter() > deadline:
                 self._skipped[name] = "time_budget was used up"
                 continue
-            before = int(game.n_evaluations.sum())
-            if self.settings.baseline_budget is not None:
-                least = 4 * game.n_players * game.removal.n_rows
-                rival = replace(rival, n_evaluations=max(self.settings.baseline_budget, least))
+            n_evaluations = self.settings.baseline_budget
+            if n_evaluations is not None:
+                n_evaluations = max(n_evaluations, 4 * game.n_players * game.removal.n_rows)
             try:
-                scores = rival.attribute(game)
+                explanation = rival.explain(game, n_evaluations, self.settings.seed)
             except ValueError as error:
                 self._skipped[name] = str(error)
                 continue
-            spent[name] = int(game.n_evaluations.sum()) - before
+            spent[name] = int(explanation.n_evaluations.sum())
             for metric in RANKING_METRICS:
-                self._metrics[metric, name].update(game, scores)
+                self._metrics[metric, name].update(game, explanation)
         return spent
 
     def _words_of(self, batch: Batch) -> Sequence[list[str] | None]:

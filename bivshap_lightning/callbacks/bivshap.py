@@ -28,7 +28,7 @@ from bivshap_lightning.callbacks.lightning import (
     tensorboard_writers,
 )
 from bivshap_lightning.callbacks.output import Output, advice_on, summary_line
-from bivshap_lightning.explainers.bivariate import Method
+from bivshap_lightning.explainers.registry import ExplainerLike
 from bivshap_lightning.game.behavior import BehaviorName
 from bivshap_lightning.game.model import global_rngs_kept
 
@@ -103,7 +103,7 @@ class BivShapCallback(EitherCallback):
         time_budget: float | None = None,
         baselines: Sequence[Any] = DEFAULT_BASELINES,
         baseline_budget: int | None = 256,
-        method: Method = "auto",
+        method: ExplainerLike = "auto",
         behavior: BehaviorName = "probability",
         link: Literal["auto", "softmax", "sigmoid", "identity"] = "auto",
         target: int | Literal["label"] | None = None,

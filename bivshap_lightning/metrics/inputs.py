@@ -4,7 +4,7 @@
   sample lacks are ignored.
 * An `ExplanationGraph` for a game of one sample, or a sequence of B of them. Players are ranked by `order()`: ties
   go by univariate value, then by index.
-* An `Explanation` of the same B samples, which stands for its graphs.
+* An `Explanation` of the same B samples, which stands for its graphs; of a univariate method, for its attributions.
 * For the redundancy metrics only, in place of any `ExplanationGraph`: a `RedundancyGraph`.
 """
 
@@ -106,7 +106,8 @@ def redundancy_inputs(game: Game, graphs: RankingOrGraph) -> list[Graph]:
     if not _are_graphs(graphs):
         raise TypeError(
             "`ranking_or_graph` must be graphs for a redundancy metric, got "
-            f"{_describe(graphs)}. Pass an Explanation, or one ExplanationGraph or RedundancyGraph per sample."
+            f"{_describe(graphs)}. Pass an Explanation of a bivariate method, or one ExplanationGraph or "
+            "RedundancyGraph per sample."
         )
     return _as_graphs(game, graphs)
 
@@ -122,7 +123,9 @@ def _check_every_sample_plays(game: Game) -> None:
 def _are_graphs(value: Any) -> bool:
     if isinstance(value, Sequence):
         return any(isinstance(item, (ExplanationGraph, RedundancyGraph)) for item in value) or not value
-    return isinstance(value, (Explanation, ExplanationGraph, RedundancyGraph))
+    if isinstance(value, Explanation):
+        return value.bivariate is not None
+    return isinstance(value, (ExplanationGraph, RedundancyGraph))
 
 
 def _as_graphs(game: Game, value: Any) -> list[Graph]:
@@ -152,7 +155,7 @@ def _as_graphs(game: Game, value: Any) -> list[Graph]:
 
 def _as_scores(game: Game, value: Any) -> Tensor:
     """Checked scores, float64 (B, F) on the CPU."""
-    scores = _as_floats(value)
+    scores = _as_floats(value.shapley if isinstance(value, Explanation) else value)
     expected = (game.n_samples, game.n_players)
     given = tuple(scores.shape)
     if scores.dim() == 1 and game.n_samples == 1:
@@ -196,5 +199,7 @@ def _places_of_scores(game: Game, scores: Tensor) -> Tensor:
 
 
 def _describe(value: Any) -> str:
+    if isinstance(value, Explanation):
+        return f"the univariate explanation of {value.method!r}"
     shape = getattr(value, "shape", None)
     return type(value).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")
