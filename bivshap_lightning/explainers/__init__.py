@@ -7,7 +7,7 @@ that an edge i → j carries the importance of j given i.
 Importing a module here registers its explainers, see :mod:`~bivshap_lightning.explainers.registry`.
 """
 
-from bivshap_lightning.explainers import exact, kernel, paper, sampling, trees  # noqa: F401  (registers them)
+from bivshap_lightning.explainers import exact, kernel, paper, proxy, sampling, trees  # noqa: F401  (registers them)
 from bivshap_lightning.explainers.auto import Auto
 from bivshap_lightning.explainers.bivariate import BivariateShapley
 from bivshap_lightning.explainers.estimator import Estimator, default_coalitions, default_evaluations

@@ -41,6 +41,12 @@ ERROR_PAIRS = 512
 FEW_PAIRS_PER_SIZE = 8
 # Enumerated sizes are known exactly: the fit need not be good there, it only has to be determined.
 ENUMERATED_WEIGHT = 0.01
+# 3 / m at 95 % confidence, as a standard error.
+UNSEEN = 3 / 1.96
+# Fewer residuals than this, counted as (sum of sizes) ** 2 / (sum of squares), do not tell how they vary.
+FEW_RESIDUALS = 3
+# Residuals that sum to less than this share of the range of values are rounding.
+ROUNDING = 1e-6
 # Leverages above this are treated as this one: a residual of nearly zero tells nothing about its error.
 LARGEST_LEVERAGE = 0.9
 
@@ -109,6 +115,12 @@ class Design:
     def n_drawn(self) -> int:
         """How many pairs are drawn at random."""
         return len(self.masks) - self.n_enumerated
+
+    @property
+    def widening(self) -> float:
+        """Factor of variances that are estimated from few drawn pairs per size, which miss the tails of residuals."""
+        pairs_per_size = max(1, self.n_drawn) / (self.masks.shape[1] / 2)
+        return 1 + 8 / max(2, pairs_per_size) ** 2 if self.n_drawn else 1.0
 
 
 @dataclass(frozen=True)
@@ -211,8 +223,13 @@ def estimate_from_values(values: PairedValues, design: Design) -> Estimate:
     fit = fit_pairs(values, design)
     parts = zip(_fitted(fit), estimate_residuals(fit.residuals, design), strict=True)
     bivariate, shapley, null_column = (a + b for a, b in parts)
-    bivariate.diagonal(dim1=1, dim2=2).zero_()
-    return Estimate(bivariate, shapley, null_column, *_errors(fit, design))
+    errors = _errors(fit, design)
+    unseen = _unseen(values, fit, design)
+    for error in errors:
+        error.square_().add_(unseen.view(-1, *[1] * (error.dim() - 1)) ** 2).sqrt_()
+    for matrix in (bivariate, errors[0]):
+        matrix.diagonal(dim1=1, dim2=2).zero_()
+    return Estimate(bivariate, shapley, null_column, *errors)
 
 
 def fit_pairs(values: PairedValues, design: Design) -> Fit:
@@ -307,7 +324,7 @@ def _errors(fit: Fit, design: Design) -> tuple[Tensor, Tensor, Tensor]:
     some = slice(design.n_enumerated, None, stride)
     part = Design(design.masks[some], design.weight[some], 0)
     z, v = part.masks.double(), part.weight
-    scale = n_drawn / max(1, len(z))
+    scale = n_drawn / max(1, len(z)) * design.widening
     odd_leverage, even_leverage = _leverages(fit.factors, part)
     odd = fit.residuals.odd[:, some] / (1 - odd_leverage)
     even = fit.residuals.even[:, some] / (1 - even_leverage)
@@ -325,6 +342,22 @@ def _errors(fit: Fit, design: Design) -> tuple[Tensor, Tensor, Tensor]:
     shapley = (difference * b) @ z + (difference * c).sum(dim=1, keepdim=True)
     bivariate, shapley, null_column = (x.mul_(scale).clamp_(min=0).sqrt_() for x in (bivariate, shapley, null_column))
     return bivariate, shapley, null_column
+
+
+def _unseen(values: PairedValues, fit: Fit, design: Design) -> Tensor:
+    """(B,) standard error that allows for residuals that the drawn pairs did not show.
+
+    In m pairs an event that never occurred has a probability of up to 3 / m (at 95 % confidence). It is taken to be as
+    large as the largest residual; or, where fewer than three residuals differ from zero, as the range of all values.
+    """
+    if not design.n_drawn:
+        return torch.zeros_like(values.full[:, 0])
+    drawn, residuals = slice(design.n_enumerated, None), fit.residuals
+    known = torch.cat([values.empty, values.full, values.inside, values.outside], dim=1)
+    span = known.amax(dim=1) - known.amin(dim=1)
+    left = torch.cat([residuals.inside[:, drawn], residuals.outside[:, drawn]], dim=1).abs()
+    few = left.sum(dim=1) ** 2 < FEW_RESIDUALS * (left**2).sum(dim=1) + (ROUNDING * span) ** 2
+    return UNSEEN / design.n_drawn * torch.where(few, span, left.amax(dim=1))
 
 
 def left_out_error(values: PairedValues, design: Design) -> Tensor:

@@ -24,6 +24,7 @@ from bivshap_lightning.explainers.kernel import Design, PairedValues
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
 from bivshap_lightning.explainers.proxy import closed_form
 from bivshap_lightning.explainers.proxy.gaussian_process import Hyperparameters, Posterior, condition, train
+from bivshap_lightning.explainers.registry import register
 
 # Numbers of 8 bytes that are held at once.
 MEMORY_ELEMENTS = 2**25
@@ -35,6 +36,7 @@ ERROR_PLAYERS = 256
 MANY_PLAYERS = 50
 
 
+@register
 class GaussianProcessProxy:
     """Estimate E2 by a Gaussian process over coalitions: few evaluations, more computation per sample.
 
@@ -181,7 +183,7 @@ def _estimate_block(values: PairedValues, design: Design) -> Estimate:
     plain = kernel.estimate_from_values(values, design)
     proxy = _Proxy.fit(standard, design)
     correction = kernel.estimate_from_values(proxy.residuals(standard), design)
-    misfit = proxy.misfit()
+    misfit = proxy.misfit() * design.widening
     corrections = (correction.bivariate, correction.shapley, correction.null_column)
     results, errors = [], []
     for value, change, variance in zip(proxy.values(), corrections, proxy.variances(), strict=True):
