@@ -163,6 +163,7 @@ def reference_mutual(
     seed: int = 0,
 ) -> dict[str, Any]:
     rows, with_representatives, shares, masked, removable, total = [], [], [], [0] * 11, 0, 0
+    independent = []
     for sample, graph in enumerate(graphs):
         n, order = graph.n_players, graph.order().tolist()
         keys = np.random.PCG64(seed).random_raw(n).tolist()
@@ -172,6 +173,7 @@ def reference_mutual(
         stay = ungrouped | {min(group, key=order.index) for group in groups}
         with_representatives.append(reference.stays(sample, stay))
         shares.append((n - len(stay)) / n)
+        independent.append(float(len(stay)))
         removable, total = removable + n - len(stay), total + n
         row = []
         for level in range(11):
@@ -192,6 +194,7 @@ def reference_mutual(
     return {
         **mean_and_error("accuracy_with_representatives", with_representatives),
         "share_removable": removable / total,
+        **mean_and_error("n_independent", independent),
         **curve_and_error(rows),
         "masked_fraction": [m / total for m in masked],
         "keep_level": [level / 10 for level in range(11)],
