@@ -22,9 +22,9 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from bivshap_lightning.audit.audit import Findings
+from bivshap_lightning.audit.audit import AuditResult
 from bivshap_lightning.audit.record import AuditRecord
-from bivshap_lightning.callbacks import BivShapCallback
+from bivshap_lightning.callbacks import BivShapCallback, PanelOptions
 from bivshap_lightning.gate import Verdict, judge
 from bivshap_lightning.metrics.catalogue import REDUNDANCY, ranking_numbers
 from bivshap_lightning.views import draw_image_graphs, render_png
@@ -143,13 +143,13 @@ class Demo:
     """What the demo found and the files it wrote.
 
     Attributes:
-        findings: of the last audit.
+        result: of the last audit.
         verdict: over its record, by the demo's rules.
         files: what was written, by kind.
         accuracy: of the network on the validation digits.
     """
 
-    findings: Findings
+    result: AuditResult
     verdict: Verdict
     files: dict[str, Path]
     accuracy: float
@@ -159,7 +159,7 @@ class Demo:
         return {
             **{kind: str(path) for kind, path in self.files.items()},
             "accuracy": self.accuracy,
-            "metrics": {name: value for name, (value, _) in self.findings.numbers.items()},
+            "metrics": {name: value for name, (value, _) in self.result.numbers.items()},
             "verdict": json.loads(self.verdict.to_json()),
         }
 
@@ -169,8 +169,8 @@ class Demo:
         return "\n".join(
             [
                 f"A network that gets {self.accuracy:.1%} of the validation digits right.",
-                table(self.findings),
-                sketches(self.findings),
+                table(self.result),
+                sketches(self.result),
                 "",
                 self.verdict.to_text(),
                 "",
@@ -201,24 +201,24 @@ def run_demo(folder: Path, *, seed: int = 0) -> Demo:
     files["rules"].write_text(RULES, encoding="utf-8")
     # The first and the last epoch: what training changed can be seen, and the demo stays short.
     callback = BivShapCallback(
-        every_n_epochs=N_EPOCHS - 1, probe_size=PROBE_SIZE, gamma=GAMMA, seed=0, n_panel_classes=4,
+        every_n_epochs=N_EPOCHS - 1, n_samples=PROBE_SIZE, gamma=GAMMA, seed=0, panels=PanelOptions(n_classes=4),
         class_names=[str(digit) for digit in range(10)], on_error="raise",
     )  # fmt: skip
     trainer = train([callback], folder, seed=seed)
-    findings = callback.findings
-    if findings is None:
+    result = callback.result
+    if result is None:
         raise RuntimeError("the demo must leave an audit, got none")
     files["record"] = max((files["logs"] / "bivshap").glob("*.json"))
-    files["picture"].write_bytes(picture(findings))
+    files["picture"].write_bytes(picture(result))
     record = AuditRecord.load(files["record"])
     verdict = judge(record, files["rules"])
     files["page"].write_text(render_page(record, verdict=verdict), encoding="utf-8")
-    return Demo(findings, verdict, files, float(trainer.callback_metrics["val_accuracy"]))
+    return Demo(result, verdict, files, float(trainer.callback_metrics["val_accuracy"]))
 
 
-def picture(findings: Findings) -> bytes:
+def picture(result: AuditResult) -> bytes:
     """The first sample's graphs, groups and ranking, drawn on it, as PNG."""
-    sample = findings.samples[0]
+    sample = result.samples[0]
     if sample.segments is None:
         raise RuntimeError("the demo must explain pictures, got none")
     title = f"Sample {sample.index}: why “{sample.target:g}”"
@@ -227,15 +227,15 @@ def picture(findings: Findings) -> bytes:
     return render_png(draw_image_graphs(sample.graph, h, sample.image, sample.segments, title=title, scores=scores))[0]
 
 
-def table(findings: Findings) -> str:
+def table(result: AuditResult) -> str:
     """How our ranking does beside those of Captum's methods."""
-    numbers = {name: value for name, (value, _) in findings.numbers.items()}
+    numbers = {name: value for name, (value, _) in result.numbers.items()}
     head = f"{'explainer':<22}{'rows per sample':>16}{'post-hoc accuracy':>19}{'insertion AUC':>15}{'deletion AUC':>14}"
     better = f"{'':<38}{'(higher is better)':>19}{'(higher)':>15}{'(lower)':>14}"
     lines = ["", head, better, "-" * len(head)]
-    for explainer in findings.curves:
+    for explainer in result.curves:
         values = [numbers[number.tag_of(explainer)] for number in ranking_numbers()]
-        spent = findings.n_evaluations[explainer]
+        spent = result.n_evaluations[explainer]
         lines.append(f"{explainer:<22}{spent:>16.0f}{values[0]:>19.3f}{values[1]:>15.3f}{values[2]:>14.3f}")
     removable, accuracy = (numbers[REDUNDANCY + name] for name in ("share_removable", "accuracy_with_representatives"))
     lines += [
@@ -246,10 +246,10 @@ def table(findings: Findings) -> str:
     return "\n".join(lines)
 
 
-def sketches(findings: Findings, n_samples: int = 3) -> str:
+def sketches(result: AuditResult, n_samples: int = 3) -> str:
     """The largest redundant group and the most important pixels of a few samples, drawn with characters."""
     blocks = []
-    for sample in findings.samples[:n_samples]:
+    for sample in result.samples[:n_samples]:
         h = sample.graph.redundancy(GAMMA)
         group = set(h.groups[0]) if h.groups else set()
         top = set(sample.graph.order(personalized=True)[:8].tolist())

@@ -51,7 +51,7 @@ def test_the_verdict_is_the_same_for_ten_seeds(tmp_path):
     margins = {rule.metric: [] for rule in rules}
     for seed in range(10):
         callback = BivShapCallback(
-            probe_size=PROBE_SIZE, gamma=GAMMA, baselines=[], write_panels=False, write_record=False, on_error="raise"
+            n_samples=PROBE_SIZE, gamma=GAMMA, compare_with=[], panels=False, write_record=False, on_error="raise"
         )
         options = {"logger": False, "accelerator": "cpu", "enable_progress_bar": False}
         watching = pl.Trainer(callbacks=[callback], **options)

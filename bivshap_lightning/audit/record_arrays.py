@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bivshap_lightning.audit.errors import RecordError
 from bivshap_lightning.audit.record_checks import demand
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
-from bivshap_lightning.graph.averaging import NAMES_OF_A_CLASS, mean_of_class
+from bivshap_lightning.graph.averaging import MAX_NAMES_OF_CLASS, mean_of_class
 from bivshap_lightning.text import shown
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def verify_arrays(record: AuditRecord) -> None:
 
 def _verify_class(record: AuditRecord, name: str, graph: ExplanationGraph) -> None:
     summary, place = record.classes[name], f"classes[{shown(name)}]"
-    if graph.names != summary.players and graph.n_players == NAMES_OF_A_CLASS == summary.n_players:
+    if graph.names != summary.players and graph.n_players == MAX_NAMES_OF_CLASS == summary.n_players:
         return  # of more words than are kept, rounding may have chosen others of equal importance
     members = [g for s, g in zip(record.samples, record.sample_graphs, strict=True) if s.class_name == name]
     sizes = [ExplanationGraph(np.abs(g.weights), names=g.names, shapley=g.shapley) for g in members]

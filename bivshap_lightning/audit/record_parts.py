@@ -59,8 +59,8 @@ class Run:
         step: the global step that was logged with.
         world_size: number of processes.
         time_budget: seconds that were allowed, or None.
-        probe_size: number of samples that were asked for.
-        probe_keys: hashes of the samples' content.
+        n_samples: number of samples that were asked for.
+        sample_keys: hashes of the samples' content.
         checkpoint: file name of the checkpoint, for an audit of one.
         checkpoint_sha256: checksum of that file.
         model: import path of the model's class.
@@ -71,8 +71,8 @@ class Run:
     step: int | None = None
     world_size: int = 1
     time_budget: float | None = None
-    probe_size: int | None = None
-    probe_keys: tuple[str, ...] = ()
+    n_samples: int | None = None
+    sample_keys: tuple[str, ...] = ()
     checkpoint: str | None = None
     checkpoint_sha256: str | None = None
     model: str | None = None

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bivshap_lightning.audit.audit import ExplainedSample, Findings, Settings
+from bivshap_lightning.audit.audit import AuditResult, AuditSettings, ExplainedSample
 from bivshap_lightning.audit.record import (
     MAX_PICTURED_CLASSES,
     AuditRecord,
@@ -62,8 +62,8 @@ class ClassNames:
 
 
 def make_record(
-    findings: Findings,
-    settings: Settings,
+    result: AuditResult,
+    settings: AuditSettings,
     *,
     run: Mapping[str, Any],
     cost: Mapping[str, float],
@@ -73,7 +73,7 @@ def make_record(
     """The record of an audit.
 
     Args:
-        findings: what was found.
+        result: what was found.
         settings: what was computed.
         run: fields of :class:`~bivshap_lightning.audit.record.Run`.
         cost: seconds, forwards and share of the epoch.
@@ -83,49 +83,49 @@ def make_record(
     Raises:
         ValueError: a number is not in the catalogue.
     """
-    unknown = [tag for tag in findings.numbers if find_number(tag) is None]
+    unknown = [tag for tag in result.numbers if find_number(tag) is None]
     if unknown:
         raise ValueError(f"`numbers` must be in the catalogue of numbers, got {unknown}. Add an entry for each.")
-    samples = tuple(_sample_summary(sample, settings.gamma, class_names) for sample in findings.samples)
-    classes = mean_graphs(findings.samples, class_names)
+    samples = tuple(_sample_summary(sample, settings.gamma, class_names) for sample in result.samples)
+    classes = mean_graphs(result.samples, class_names)
     record = AuditRecord(
-        configuration=configuration_of(findings, settings),
+        configuration=configuration_of(result, settings),
         versions=software_versions(),
-        run=Run(**{**run, "probe_keys": tuple(run.get("probe_keys", ()))}),
+        run=Run(**{**run, "sample_keys": tuple(run.get("sample_keys", ()))}),
         # Shares of all players come without a standard error; the samples have it.
         metrics={
             tag: Estimate(value, error or (estimate_over(tag, samples) or (value, error))[1])
-            for tag, (value, error) in findings.numbers.items()
+            for tag, (value, error) in result.numbers.items()
         },
         curves={
             name: Curve(tuple(x.tolist()), tuple(y.tolist()), tuple(e.tolist()))
-            for name, (x, y, e) in findings.curves.items()
+            for name, (x, y, e) in result.curves.items()
         },
         classes={name: GraphSummary.of(graph, settings.gamma) for name, graph in classes.items()},
         class_metrics=class_metrics(samples),
         samples=samples,
-        cost=Cost(**cost, evaluations_per_sample=dict(findings.n_evaluations)),
-        arrays=arrays_of(findings.samples),
+        cost=Cost(**cost, evaluations_per_sample=dict(result.n_evaluations)),
+        arrays=arrays_of(result.samples),
     )
-    pictures = pictures_of(findings.samples, _pictured(record, n_pictures))
+    pictures = pictures_of(result.samples, _pictured(record, n_pictures))
     return replace(record, arrays={**record.arrays, **pictures})
 
 
-def configuration_of(findings: Findings, settings: Settings) -> Configuration:
+def configuration_of(result: AuditResult, settings: AuditSettings) -> Configuration:
     """What was computed, in texts that tell different settings apart."""
     return Configuration(
-        method=findings.method,
+        method=result.method,
         behavior=setting_text(settings.behavior),
         link=setting_text(settings.link),
         players="automatic" if settings.feature_mask is None else setting_text(settings.feature_mask),
-        removal=" ".join([findings.removal, *_digests((settings.replacement, settings.background))]),
+        removal=" ".join([result.removal, *_digests((settings.baselines, settings.background))]),
         target="predicted" if settings.target is None else settings.target,
         gamma=float(settings.gamma),
         seed=settings.seed,
-        n_evaluations=settings.budget,
-        compare_n_evaluations=settings.baseline_budget,
-        explainers=tuple(findings.curves),
-        skipped=dict(findings.skipped),
+        n_evaluations=settings.n_evaluations,
+        compare_n_evaluations=settings.compare_n_evaluations,
+        explainers=tuple(result.curves),
+        skipped=dict(result.skipped),
     )
 
 

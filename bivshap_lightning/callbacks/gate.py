@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from bivshap_lightning.audit.audit import Findings
+from bivshap_lightning.audit.audit import AuditResult
 from bivshap_lightning.audit.record import AuditRecord, as_record
 from bivshap_lightning.callbacks.bivshap import BivShapCallback
 from bivshap_lightning.callbacks.lightning import (
@@ -63,7 +63,7 @@ class RedundancyGate(EitherCallback):
         if changes and self.against is None:
             raise ValueError(f"`against` must be a previous record for rules about changes, got None for {changes}.")
         self.verdict: Verdict | None = None
-        self._judged: Findings | None = None
+        self._judged: AuditResult | None = None
 
     @property
     def reason(self) -> str:
@@ -105,7 +105,7 @@ class RedundancyGate(EitherCallback):
     def _end_of_epoch(self, trainer: Any, pl_module: Any) -> None:
         audit = next(c for c in trainer.callbacks if isinstance(c, BivShapCallback))
         verdict = self._new_verdict(trainer, audit)
-        # Findings are equal on all processes; all take the verdict of rank zero.
+        # AuditResult are equal on all processes; all take the verdict of rank zero.
         verdict = gather_objects(trainer, verdict)[0]
         if verdict is not None:
             self.verdict = verdict
@@ -119,11 +119,11 @@ class RedundancyGate(EitherCallback):
         """The verdict over an audit of this epoch; None if none was due."""
         if audit.failed:
             return Verdict(error=f"the audit of epoch {trainer.current_epoch} failed, so there is no record")
-        if audit.findings is None:
+        if audit.result is None:
             return None if self.verdict else Verdict(error="there has been no audit yet, so there is no record")
-        if audit.findings is self._judged:
+        if audit.result is self._judged:
             return None
-        self._judged = audit.findings
+        self._judged = audit.result
         try:
             return judge(audit.record(), self.rules, self.against)
         except (GateError, RecordError) as error:

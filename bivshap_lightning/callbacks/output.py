@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bivshap_lightning.audit.audit import OURS, Findings, Settings
+from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.recording import ClassNames, make_record, mean_graphs
 from bivshap_lightning.graph import ExplanationGraph
@@ -18,7 +18,7 @@ AFFORDABLE_SHARE = 0.1
 
 
 class Output:
-    """Writes findings, and keeps the layout of drawings from epoch to epoch.
+    """Writes result, and keeps the layout of drawings from epoch to epoch.
 
     Args:
         class_names: a name per class, or None.
@@ -38,8 +38,8 @@ class Output:
 
     def write(
         self,
-        findings: Findings,
-        settings: Settings,
+        result: AuditResult,
+        settings: AuditSettings,
         run: Mapping[str, Any],
         cost: Mapping[str, float],
         path: Path,
@@ -48,7 +48,7 @@ class Output:
         """Write panels and record of one audit.
 
         Args:
-            findings: what was found.
+            result: what was found.
             settings: what was computed.
             run: stage, epoch, step and the like.
             cost: seconds, forwards, share of the epoch.
@@ -56,11 +56,11 @@ class Output:
             writers: TensorBoard writers; without any, pictures go to files beside the record.
         """
         if self._write_panels:
-            classes = mean_graphs(findings.samples, self._class_names)
+            classes = mean_graphs(result.samples, self._class_names)
             for destination in writers or [path.parent]:
-                self._draw(self._panels_of(destination), findings, classes, settings.gamma, run)
+                self._draw(self._panels_of(destination), result, classes, settings.gamma, run)
         if self._write_record:
-            self.record(findings, settings, run, cost).save(path)
+            self.record(result, settings, run, cost).save(path)
 
     def state_dict(self) -> dict[str, Any]:
         """The layouts of all drawings, so that they stay the same when a run is resumed."""
@@ -86,7 +86,7 @@ class Output:
     def _draw(
         self,
         panels: Panels,
-        findings: Findings,
+        result: AuditResult,
         classes: Mapping[str, ExplanationGraph],
         gamma: float,
         run: Mapping[str, Any],
@@ -94,7 +94,7 @@ class Output:
         step, when = run["step"], f"epoch {run['epoch']}"
         for name, graph in list(classes.items())[: self._n_classes]:
             n = graph.provenance.get("n_graphs", 1)
-            example = next((s for s in findings.samples if self._class_names.of_sample(s) == name), None)
+            example = next((s for s in result.samples if self._class_names.of_sample(s) == name), None)
             panels.write_class(
                 name,
                 graph,
@@ -105,7 +105,7 @@ class Output:
                 image=None if example is None else example.image,
                 segments=None if example is None else example.segments,
             )
-        for sample in findings.samples[: self._n_samples]:
+        for sample in result.samples[: self._n_samples]:
             said = self._class_names.of(sample.target)
             truth = "" if sample.label is None else f", labelled “{self._class_names.of(sample.label)}”"
             panels.write_sample(
@@ -120,14 +120,14 @@ class Output:
                 segments=sample.segments,
                 words=sample.words,
             )
-        panels.write_curves(findings.curves, step=step, subtitle=when)
+        panels.write_curves(result.curves, step=step, subtitle=when)
 
     def record(
-        self, findings: Findings, settings: Settings, run: Mapping[str, Any], cost: Mapping[str, float]
+        self, result: AuditResult, settings: AuditSettings, run: Mapping[str, Any], cost: Mapping[str, float]
     ) -> AuditRecord:
         """The record of an audit, as :meth:`write` takes the arguments."""
         return make_record(
-            findings, settings, run=run, cost=cost, class_names=self._class_names, n_pictures=self._n_samples
+            result, settings, run=run, cost=cost, class_names=self._class_names, n_pictures=self._n_samples
         )
 
 
@@ -136,15 +136,15 @@ def _ranking(graph: ExplanationGraph) -> Any:
     return graph.ranking(personalized=graph.shapley is not None)
 
 
-def summary_line(findings: Findings, gamma: float, cost: Mapping[str, float]) -> str:
+def summary_line(result: AuditResult, gamma: float, cost: Mapping[str, float]) -> str:
     """What an audit found and what it cost, in one line."""
-    numbers = {name: value for name, (value, _) in findings.numbers.items()}
-    ranked = {e: numbers[f"bivshap/post_hoc_accuracy/{e}"] for e in findings.curves}
+    numbers = {name: value for name, (value, _) in result.numbers.items()}
+    ranked = {e: numbers[f"bivshap/post_hoc_accuracy/{e}"] for e in result.curves}
     rivals = {e: v for e, v in ranked.items() if e != OURS}
     best = f" (best baseline {max(rivals, key=rivals.__getitem__)} {max(rivals.values()):.3f})" if rivals else ""
-    skipped = f", without {', '.join(findings.skipped)} (the record says why)" if findings.skipped else ""
+    skipped = f", without {', '.join(result.skipped)} (the record says why)" if result.skipped else ""
     return (
-        f"{len(findings.samples)} samples, post-hoc accuracy {ranked[OURS]:.3f}{best}{skipped}, "
+        f"{len(result.samples)} samples, post-hoc accuracy {ranked[OURS]:.3f}{best}{skipped}, "
         f"{numbers[f'{REDUNDANCY}share_removable']:.0%} of players removable at accuracy "
         f"{numbers[f'{REDUNDANCY}accuracy_with_representatives']:.3f} (gamma {gamma:g}), "
         f"{cost['seconds']:.1f} s"
@@ -158,6 +158,6 @@ def advice_on(cost: Mapping[str, float], past: Sequence[Mapping[str, float]]) ->
     if any(numbers["bivshap/cost/share_of_epoch"] > AFFORDABLE_SHARE for numbers in past):
         return f", {cost['share_of_epoch']:.0%} of the epoch"
     return (
-        f", {cost['share_of_epoch']:.0%} of the epoch: lower `budget`, `probe_size` or the number of `baselines`, "
+        f", {cost['share_of_epoch']:.0%} of the epoch: lower `n_evaluations` or `n_samples`, shorten `compare_with`, "
         "set `time_budget`, or raise `every_n_epochs`"
     )

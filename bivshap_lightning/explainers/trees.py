@@ -17,7 +17,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from bivshap_lightning.explainers.conjunctions import ConjunctionSum
+from bivshap_lightning.explainers.estimator import explain_without_null_players
+from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
+from bivshap_lightning.explainers.registry import register
+from bivshap_lightning.game import Game
 from bivshap_lightning.game.trees import LEAF, TreeEnsemble
 
 # Walkers that take a step together: enough to keep a device busy, few enough to stay in a processor's cache.
@@ -45,6 +49,48 @@ class _Walkers:
 
     def __getitem__(self, index: slice | Tensor) -> _Walkers:
         return _Walkers(self.samples[index], self.twins[index], self.nodes[index], self.literals[index])
+
+
+class _LeafSums:
+    """Sums over leaves as an estimator."""
+
+    name = "trees"
+    is_exact = True
+
+    def minimum_evaluations(self, n_players: int) -> int:
+        return 0
+
+    def estimate(self, game: ReducedGame, n_coalitions: int, generator: torch.Generator) -> Estimate:
+        return explain_trees(game)
+
+
+@register
+class Trees:
+    """Exact values of tree ensembles as an explainer.
+
+    Example:
+        >>> import numpy as np
+        >>> from sklearn.ensemble import RandomForestClassifier
+        >>> forest = RandomForestClassifier(n_estimators=7, random_state=0).fit(np.eye(4), [0, 0, 1, 1])
+        >>> Trees().explain(Game(forest, np.eye(4))).n_evaluations
+        tensor([0, 0, 0, 0])
+    """
+
+    name = "trees"
+    is_exact = True
+
+    def minimum_evaluations(self, game: Game) -> int:
+        """None: the model is not run."""
+        return 0
+
+    def explain(self, game: Game, n_evaluations: int | None = None, seed: int = 0) -> Explanation:
+        """Explain a game of trees.
+
+        Raises:
+            TreesRefused: the game is not of that kind.
+        """
+        game.trees()  # read and checked once per game, so the few rows of the check are not part of an explanation
+        return explain_without_null_players(_LeafSums(), game, n_evaluations=n_evaluations, seed=seed)
 
 
 def explain_trees(game: ReducedGame) -> Estimate:

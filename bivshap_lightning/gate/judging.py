@@ -213,7 +213,7 @@ def _reasons(rule: Rule, check: Check, record: AuditRecord, previous: AuditRecor
 
 def _other_samples(record: AuditRecord, previous: AuditRecord) -> list[str]:
     """A warning if the two records explain different samples: their graphs then differ for that reason alone."""
-    now, before = record.run.probe_keys, previous.run.probe_keys
+    now, before = record.run.sample_keys, previous.run.sample_keys
     if not now or not before or now == before:
         return []
     shared = len(set(now) & set(before))

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.record_files import RECORD_VERSION
-from bivshap_lightning.callbacks import BivShapCallback
+from bivshap_lightning.callbacks import BivShapCallback, PanelOptions
 
 FOLDER = Path(__file__).parent / "archive"
 
@@ -37,8 +37,8 @@ def main() -> Path:
     data = TensorDataset(torch.rand(8, 1, 2, 2), torch.arange(8) % 2)
     with tempfile.TemporaryDirectory() as folder:
         callback = BivShapCallback(
-            probe_size=4, method="sampling", gamma=0.02, class_names=["cat", "dog"], write_panels=False,
-            n_panel_samples=1, on_error="raise",
+            n_samples=4, method="sampling", gamma=0.02, class_names=["cat", "dog"],
+            panels=PanelOptions(n_samples=1, draw=False), on_error="raise",
         )  # fmt: skip
         trainer = pl.Trainer(
             default_root_dir=folder, callbacks=[callback], accelerator="cpu", logger=False, enable_progress_bar=False

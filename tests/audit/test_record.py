@@ -110,7 +110,7 @@ def changed(content, place, value):
         (("configuration", "target"), 1.5, r"configuration\.target must be a text or a whole number, got 1\.5"),
         (("configuration", "seed"), 10**30, r"configuration\.seed must be a whole number"),
         (("versions",), [], r"versions must be an object, got \[\]"),
-        (("run", "probe_keys"), {}, r"run\.probe_keys must be a list, got \{\}"),
+        (("run", "sample_keys"), {}, r"run\.sample_keys must be a list, got \{\}"),
         (("run", "colour"), "red", r"run must be without unknown fields such as 'colour'; upgrade"),
         (("run",), {"stage": "test"}, r"run must be complete, with 'checkpoint', got \['stage'\]"),
         (("samples",), [], "samples must hold at least one sample"),

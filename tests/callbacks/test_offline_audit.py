@@ -21,15 +21,15 @@ import torch
 
 from bivshap_lightning.audit.audit import Audit
 from bivshap_lightning.audit.batches import Batch, Forward
-from bivshap_lightning.audit.chunk_store import Journal
+from bivshap_lightning.audit.chunk_store import ChunkStore
 from bivshap_lightning.audit.record import AuditRecord
-from bivshap_lightning.audit.selection import Probe
+from bivshap_lightning.audit.selection import SampleSelection
 from bivshap_lightning.callbacks import BivShapCallback
 from tests.callbacks.projects import CPU, MODULE, NAMES, QUICK, content
 
-THOROUGH = [*CPU, "--audit.probe_size=44", "--audit.method=sampling", "--audit.budget=400", "--chunk-size=4",
-            "--audit.baselines=[kernel_shap, shapley_sampling, integrated_gradients]", "--audit.n_panel_samples=1",
-            "--audit.n_panel_classes=1"]  # fmt: skip
+THOROUGH = [*CPU, "--audit.n_samples=44", "--audit.method=sampling", "--audit.n_evaluations=400", "--chunk-size=4",
+            "--audit.compare_with=[kernel_shap, shapley_sampling, integrated_gradients]", "--audit.panels.n_samples=1",
+            "--audit.panels.n_classes=1"]  # fmt: skip
 N_CHUNKS = 11
 
 
@@ -152,7 +152,7 @@ def test_a_failure_on_one_of_two_processes_is_told_once(project):
 @pytest.mark.slow
 def test_every_exit_code_in_a_real_process(project):
     refused = start(project, "--model", "audited.Nothing", "-o", "codes")
-    broken = start(project, "--model", "audited.Broken", *NAMES[2:], *QUICK, "-o", "codes")
+    broken = start(project, "--model", "audited.Broken", *NAMES[2:], *QUICK, "-o", "broken")
     done = start(project, *NAMES, *QUICK, "-o", "codes", "--json")
     code, out, err = finish(refused)
     assert (code, out) == (2, "")
@@ -170,7 +170,7 @@ def test_every_exit_code_in_a_real_process(project):
 def test_options_lists_all_arguments(call):
     code, out, _ = call("--checkpoint", "model.ckpt", *NAMES, "--options")
     assert code == 0
-    for name in ("--model.hidden", "--data.n", "--trainer.devices", "--audit.probe_size"):
+    for name in ("--model.hidden", "--data.n", "--trainer.devices", "--audit.n_samples"):
         assert name in out
     assert "--audit.time_budget" not in out
 
@@ -198,7 +198,7 @@ def test_the_same_numbers_as_in_training(project, call, tmp_path):
     audited = importlib.import_module("audited")
     model = audited.Net.load_from_checkpoint(project / "model.ckpt", weights_only=True)
     callback = BivShapCallback(
-        probe_size=4, baselines=("feature_ablation",), budget=64, write_panels=False, write_record=False
+        n_samples=4, compare_with=("feature_ablation",), n_evaluations=64, panels=False, write_record=False
     )
     trainer = pl.Trainer(accelerator="cpu", logger=False, callbacks=[callback], enable_progress_bar=False)
     trainer.validate(model, audited.Data(), verbose=False)
@@ -252,12 +252,13 @@ def test_either_lightning(project, call, tmp_path):
 def audit(project):
     """An audit of the project's model on chunks of three, ready to explain."""
     audited = importlib.import_module("audited")
-    settings = BivShapCallback(method="sampling", budget=300).settings
+    settings = BivShapCallback(method="sampling", n_evaluations=300).settings
     module = audited.Net.load_from_checkpoint(project / "model.ckpt", weights_only=True).eval()
-    probe = Probe(9, seed=0)
+    probe = SampleSelection(9, seed=0)
     for x, y in audited.Data().val_dataloader():
         probe.offer(Batch((x,), y))
-    probe.choose(lambda value: [value], chunk_size=3)
+    probe.choose(lambda value: [value])
+    probe.distribute(lambda value: [value], chunk_size=3)
     chunks = list(probe.chunks())
     forward = Forward(module, chunks[0].batch, None, contextlib.nullcontext)
     return lambda: Audit(settings, torch.device("cpu")), forward, chunks
@@ -284,26 +285,26 @@ def test_a_part_depends_on_nothing_that_ran_before(audit):
     assert equal(alone, parts[2])
     assert parts[2].method == "sampling"
     assert not equal(parts[1], parts[2])
-    there, back = new().findings(parts), new().findings(parts[::-1])
+    there, back = new().combine(parts), new().combine(parts[::-1])
     assert there.numbers == back.numbers
     assert [s.index for s in back.samples] == list(range(9))
 
 
 def test_parts_come_back_from_disk_bit_by_bit(audit, tmp_path):
     new, forward, chunks = audit
-    journal = Journal(tmp_path / "kept", {"checkpoint": "a", "settings": {"seed": 0}})
-    assert journal.load(chunks[0], journal.finished()) is None
+    store = ChunkStore(tmp_path / "kept", {"checkpoint": "a", "settings": {"seed": 0}})
+    assert store.load(chunks[0], store.finished()) is None
     part = new().explain(forward, chunks[0], np.inf)
-    journal.save(chunks[0], part)
-    assert equal(journal.load(chunks[0], journal.finished()), part)
-    assert journal.load(chunks[1], journal.finished()) is None
-    other = Journal(tmp_path / "kept", {"checkpoint": "b", "settings": {"seed": 0}})
+    store.save(chunks[0], part)
+    assert equal(store.load(chunks[0], store.finished()), part)
+    assert store.load(chunks[1], store.finished()) is None
+    other = ChunkStore(tmp_path / "kept", {"checkpoint": "b", "settings": {"seed": 0}})
     assert other.load(chunks[0], other.finished()) is None
     (path,) = (tmp_path / "kept").iterdir()
     path.write_bytes(path.read_bytes()[:-7])
-    assert journal.load(chunks[0], journal.finished()) is None
-    journal.remove()
-    journal.remove()
+    assert store.load(chunks[0], store.finished()) is None
+    store.remove()
+    store.remove()
     assert not (tmp_path / "kept").exists()
 
 
@@ -311,18 +312,19 @@ def test_parts_with_pictures_and_words_come_back_too(tmp_path):
     from tests.callbacks.modules import Pictures
 
     batch = Batch((torch.rand(3, 1, 8, 8),), torch.arange(3))
-    probe = Probe(3, seed=0)
+    probe = SampleSelection(3, seed=0)
     probe.offer(batch)
     probe.choose(lambda value: [value])
+    probe.distribute(lambda value: [value])
     (chunk,) = probe.chunks()
-    callback = BivShapCallback(budget=600, baselines=())
+    callback = BivShapCallback(n_evaluations=600, compare_with=())
     forward = Forward(Pictures().eval(), batch, None, contextlib.nullcontext)
     part = Audit(callback.settings, torch.device("cpu")).explain(forward, chunk, np.inf)
     part.samples[0] = type(part.samples[0])(**vars(part.samples[0]) | {"words": ["a", "日本"]})
     assert part.samples[0].image.shape == (1, 8, 8)
-    journal = Journal(tmp_path, {})
-    journal.save(chunk, part)
-    assert equal(journal.load(chunk, journal.finished()), part)
+    store = ChunkStore(tmp_path, {})
+    store.save(chunk, part)
+    assert equal(store.load(chunk, store.finished()), part)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +332,7 @@ def test_parts_with_pictures_and_words_come_back_too(tmp_path):
     [
         ([], True),
         (["--audit.seed=1"], False),
-        (["--audit.budget=65"], False),
+        (["--audit.n_evaluations=65"], False),
         (["--chunk-size=3"], False),
         (["--trainer.precision=64-true"], False),
         (["--checkpoint", "other.ckpt"], False),
@@ -365,12 +367,12 @@ def test_only_the_same_audit_takes_up_finished_parts(project, call, tmp_path, mo
     ("words", "players", "removal"),
     [
         (
-            ["bivshap_lightning.game.players.Segments", "--audit.feature_mask.n=3", "--audit.replacement=0.5"],
+            ["bivshap_lightning.game.players.Segments", "--audit.feature_mask.n=3", "--audit.baselines=0.5"],
             ["steps 0-3", "steps 4-7", "steps 8-11"],
             r"baseline 0\.5",
         ),
         (
-            ["[0,0,1,1,2,2,3,3,3,3,3,3]", "--audit.replacement=[0,0,0,1,1,1,0,0,0,0,0,0]"],
+            ["[0,0,1,1,2,2,3,3,3,3,3,3]", "--audit.baselines=[0,0,0,1,1,1,0,0,0,0,0,0]"],
             ["0", "1", "2", "3"],
             r"one baseline row for all samples #[0-9a-f]{8}",
         ),

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from bivshap_lightning.audit.audit import ExplainedSample
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.recording import pictures_of, to_bytes
-from bivshap_lightning.callbacks import BivShapCallback
+from bivshap_lightning.callbacks import BivShapCallback, PanelOptions
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.gate import Rule, judge
 from bivshap_lightning.graph import ExplanationGraph
@@ -29,7 +29,7 @@ SCORED = (
 
 def audited(folder, module, loader, **kwargs):
     """The path of the record of one validation, and the callback."""
-    callback = BivShapCallback(baselines=["feature_ablation"], write_panels=False, on_error="raise", **kwargs)
+    callback = BivShapCallback(**{"compare_with": ["feature_ablation"], "panels": False, "on_error": "raise"} | kwargs)
     trainer(folder, callback).validate(module, loader, verbose=False)
     (path,) = (folder / "bivshap").glob("*.json")
     return path, callback
@@ -37,8 +37,8 @@ def audited(folder, module, loader, **kwargs):
 
 def test_numbers_of_a_class_are_means_over_its_samples(tmp_path):
     torch.manual_seed(0)
-    path, callback = audited(tmp_path, Module(), valid_loader(), probe_size=12, class_names=["low", "mid", "high"])
-    record, samples = AuditRecord.load(path), callback.findings.samples
+    path, callback = audited(tmp_path, Module(), valid_loader(), n_samples=12, class_names=["low", "mid", "high"])
+    record, samples = AuditRecord.load(path), callback.result.samples
     for name, found in record.class_metrics.items():
         members = [s for s in samples if ["low", "mid", "high"][s.label] == name]
         assert found.n_samples == len(members) == 4
@@ -56,14 +56,14 @@ def test_scores_belong_to_their_samples(tmp_path):
     """Each sample audited alone gets the score that it got among others."""
     torch.manual_seed(0)
     module, loader = Module(), valid_loader(6, batch_size=3)
-    _, callback = audited(tmp_path / "all", module, loader, probe_size=6)
-    scores = {s.graph.weights.tobytes(): s.scores["bivshap/insertion_auc/ours"] for s in callback.findings.samples}
+    _, callback = audited(tmp_path / "all", module, loader, n_samples=6)
+    scores = {s.graph.weights.tobytes(): s.scores["bivshap/insertion_auc/ours"] for s in callback.result.samples}
     assert len(set(scores.values())) == 6
     for k in range(6):
         alone = DataLoader(TensorDataset(*loader.dataset[k : k + 1]), batch_size=1)
-        _, one = audited(tmp_path / str(k), module, alone, probe_size=1)
-        (sample,) = one.findings.samples
-        nearest = min(callback.findings.samples, key=lambda s: np.abs(s.graph.weights - sample.graph.weights).sum())
+        _, one = audited(tmp_path / str(k), module, alone, n_samples=1)
+        (sample,) = one.result.samples
+        nearest = min(callback.result.samples, key=lambda s: np.abs(s.graph.weights - sample.graph.weights).sum())
         assert sample.scores["bivshap/insertion_auc/ours"] == pytest.approx(
             nearest.scores["bivshap/insertion_auc/ours"], abs=1e-6
         )
@@ -73,7 +73,7 @@ def test_scores_belong_to_their_samples(tmp_path):
 def test_a_record_keeps_the_pictures_that_a_page_shows(tmp_path, n_panel_samples):
     torch.manual_seed(0)
     data = TensorDataset(torch.rand(12, 1, 8, 8), torch.arange(12) % 3)
-    options = {"probe_size": 9, "budget": 300, "n_panel_samples": n_panel_samples}
+    options = {"n_samples": 9, "n_evaluations": 300, "panels": PanelOptions(n_panel_samples, draw=False)}
     path, callback = audited(tmp_path, Pictures(), DataLoader(data, batch_size=4), **options)
     arrays = AuditRecord.load(path).arrays
     kept = sorted(int(name.removeprefix("image_")) for name in arrays if name.startswith("image_"))
@@ -81,9 +81,9 @@ def test_a_record_keeps_the_pictures_that_a_page_shows(tmp_path, n_panel_samples
         assert kept == []
         return
     assert 3 <= len(kept) <= 3 + n_panel_samples  # one of each class, and the hardest
-    assert {callback.findings.samples[k].label for k in kept} == {0, 1, 2}
+    assert {callback.result.samples[k].label for k in kept} == {0, 1, 2}
     for k in kept:
-        sample, image = callback.findings.samples[k], arrays[f"image_{k}"]
+        sample, image = callback.result.samples[k], arrays[f"image_{k}"]
         assert image.dtype == np.uint8
         np.testing.assert_allclose(image / 255, sample.image[0], atol=0.5 / 255 + 1e-6)
         np.testing.assert_array_equal(arrays[f"segments_{k}"], sample.segments)
@@ -111,7 +111,7 @@ def test_a_record_keeps_words(tmp_path):
     torch.manual_seed(0)
     words = [f"w{k}" for k in range(20)]
     loader = DataLoader(Texts(), batch_size=8)
-    path, _ = audited(tmp_path, TextModule(), loader, probe_size=4, feature_mask=Tokens(words, pad_id=0))
+    path, _ = audited(tmp_path, TextModule(), loader, n_samples=4, feature_mask=Tokens(words, pad_id=0))
     for sample in AuditRecord.load(path).samples:
         assert len(sample.words) == len(sample.players)
         assert set(sample.words) <= set(words)

@@ -16,7 +16,9 @@ from bivshap_lightning.gate import GateError, RecordError, Rule, Verdict, judge,
 from bivshap_lightning.metrics.catalogue import CATALOGUE
 from tests.callbacks.modules import DataModule, Faulty, Module, TextModule, Tokens, train_loader, valid_loader
 
-SOME = {"probe_size": 6, "baselines": ("feature_ablation",), "budget": 64, "write_panels": False}
+SOME = {
+    "n_samples": 6, "compare_with": ("feature_ablation",), "n_evaluations": 64, "panels": False, "every_n_epochs": 1
+}  # fmt: skip
 TAG = "bivshap/gate/passed"
 ACCURACY = "bivshap/redundancy/accuracy_with_representatives"
 EASY, IMPOSSIBLE = [Rule(metric=ACCURACY, min=0.1)], [Rule(metric="bivshap/redundancy/n_independent", min=100)]
@@ -112,7 +114,7 @@ def test_epochs_without_audit_log_the_last_verdict(tmp_path):
                 verdicts.append((gate.verdict, float(trainer.callback_metrics[TAG])))
 
     gate = RedundancyGate(EASY)
-    run = trainer(tmp_path, BivShapCallback(**SOME, every_n_epochs=2), gate, Keep(), max_epochs=3)
+    run = trainer(tmp_path, BivShapCallback(**SOME | {"every_n_epochs": 2}), gate, Keep(), max_epochs=3)
     run.fit(Module(), train_loader(), valid_loader())
     assert [passed for _, passed in verdicts] == [1.0] * 3
     assert verdicts[0][0] is verdicts[1][0]
@@ -161,7 +163,7 @@ def test_checkpoints_can_monitor_it_and_keep_it(tmp_path):
     run.fit(Module(), train_loader(), valid_loader())
     assert checkpoint.best_model_score == 1
     resumed = RedundancyGate(EASY)
-    audit = BivShapCallback(**SOME, every_n_epochs=9)
+    audit = BivShapCallback(**SOME | {"every_n_epochs": 9})
     monitor = ModelCheckpoint(tmp_path, monitor=TAG, mode="max")
     again = trainer(tmp_path, audit, resumed, monitor, enable_checkpointing=True, max_epochs=2)
     again.fit(Module(), train_loader(), valid_loader(), ckpt_path=checkpoint.best_model_path)
@@ -174,7 +176,7 @@ def test_without_any_audit_there_is_no_pass(tmp_path):
     checkpoint = ModelCheckpoint(tmp_path, filename="first")
     run = trainer(tmp_path, BivShapCallback(**SOME), checkpoint, enable_checkpointing=True, max_epochs=1)
     run.fit(Module(), train_loader(), valid_loader())
-    callbacks = [BivShapCallback(**SOME, every_n_epochs=9), RedundancyGate(EASY), ModelCheckpoint(tmp_path)]
+    callbacks = [BivShapCallback(**SOME | {"every_n_epochs": 9}), RedundancyGate(EASY), ModelCheckpoint(tmp_path)]
     late = trainer(tmp_path, *callbacks, enable_checkpointing=True, max_epochs=2)
     with pytest.warns(UserWarning, match="there has been no audit yet"):
         late.fit(Module(), train_loader(), valid_loader(), ckpt_path=checkpoint.best_model_path)
@@ -212,7 +214,7 @@ def test_bad_arguments_are_refused_at_once(tmp_path):
 @pytest.mark.parametrize("kind", ["exact", "sampling", "text"])
 def test_real_records_agree_with_what_the_gate_derives(tmp_path, kind):
     """Every number that the gate derives from the samples equals the metric's; tokens give samples of all lengths."""
-    audit = BivShapCallback(**SOME | {"probe_size": 9, "method": "auto" if kind == "text" else kind}, gamma=0.02)
+    audit = BivShapCallback(**SOME | {"n_samples": 9, "method": "auto" if kind == "text" else kind}, gamma=0.02)
     run = trainer(tmp_path, audit, max_epochs=1)
     if kind == "text":
         run.fit(TextModule(), DataLoader(Tokens(), batch_size=8), DataLoader(Tokens(), batch_size=8))
@@ -270,7 +272,7 @@ def test_lightning_cli(tmp_path):
         "  enable_model_summary: false\n  enable_checkpointing: false\n"
         "  callbacks:\n"
         "    - class_path: bivshap_lightning.callbacks.BivShapCallback\n"
-        "      init_args: {probe_size: 5, baselines: [feature_ablation], write_panels: false}\n"
+        "      init_args: {n_samples: 5, compare_with: [feature_ablation], panels: false, every_n_epochs: 1}\n"
         "    - class_path: bivshap_lightning.callbacks.RedundancyGate\n"
         f"      init_args: {{rules: {rules}, on_fail: stop}}\n"
     )

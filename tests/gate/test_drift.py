@@ -148,10 +148,10 @@ def test_drift_in_memory_and_by_class():
 
 
 def test_other_samples_are_named_as_a_reason():
-    new, old = with_arrays(NOW, probe_keys=["a", "b", "c"]), with_arrays(BEFORE, probe_keys=["c", "d", "e"])
+    new, old = with_arrays(NOW, sample_keys=["a", "b", "c"]), with_arrays(BEFORE, sample_keys=["c", "d", "e"])
     rule = Rule(metric="drift/weights", max=0.01)
     assert "the records share 1 of 3 samples" in judge(new, [rule], old).results[0].evidence[0]
-    same = with_arrays(BEFORE, probe_keys=["a", "b", "c"])
+    same = with_arrays(BEFORE, sample_keys=["a", "b", "c"])
     assert judge(new, [rule], same).results[0].evidence[0] == "edge a → b: 1 before, 4 now"
 
 

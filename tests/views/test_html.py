@@ -174,7 +174,7 @@ def test_the_page_is_accessible_and_asks_for_nothing(page):
 
 def test_names_from_data_stay_text(tmp_path):
     graphs = [or_game(HOSTILE, seed) for seed in range(2)]
-    run = encode(Run(stage=HOSTILE[0], checkpoint=HOSTILE[1], probe_keys=tuple(HOSTILE)))
+    run = encode(Run(stage=HOSTILE[0], checkpoint=HOSTILE[1], sample_keys=tuple(HOSTILE)))
     path = save(tmp_path / "audit.json", graphs, [HOSTILE[0]] * 2, run=run, versions={HOSTILE[0]: HOSTILE[1]},
                 curves={HOSTILE[0]: CURVES["ours"]})  # fmt: skip
     page = judged(path, [Rule(metric=f"{C}share_removable", class_name=HOSTILE[0], max=0)])
