@@ -1,4 +1,4 @@
-"""From settings and findings to the record: texts that tell settings apart, numbers by class, what is refused."""
+"""From settings and results to the record: texts that tell settings apart, numbers by class, what is refused."""
 
 from dataclasses import replace
 
@@ -20,14 +20,16 @@ COST = {"seconds": 1.0, "forwards": 10.0, "share_of_epoch": 0.5}
 
 @pytest.fixture(scope="module")
 def callback(tmp_path_factory) -> BivShapCallback:
-    callback = BivShapCallback(probe_size=6, method="sampling", budget=40, gamma=0.01, write_panels=False, on_error="raise")
+    callback = BivShapCallback(
+        n_samples=6, method="sampling", n_evaluations=40, gamma=0.01, panels=False, on_error="raise"
+    )
     trainer(tmp_path_factory.mktemp("run"), callback).validate(Module(), valid_loader(), verbose=False)
     return callback
 
 
 def made(callback, **changes) -> AuditRecord:
     settings = replace(callback.settings, **changes)
-    return make_record(callback.findings, settings, run={"stage": "test"}, cost=COST, class_names=ClassNames())
+    return make_record(callback.result, settings, run={"stage": "test"}, cost=COST, class_names=ClassNames())
 
 
 def test_records_in_memory_agree_with_their_arrays(callback):
@@ -66,11 +68,9 @@ def test_settings_in_words():
 
 
 def test_numbers_that_the_catalogue_does_not_have_are_refused(callback):
-    findings = replace(callback.findings, numbers={"mine": (1.0, 0.0)})
-    with pytest.raises(
-        ValueError, match=r"`numbers` must be in the catalogue of numbers, got \['mine'\]"
-    ):
-        make_record(findings, callback.settings, run={}, cost=COST, class_names=ClassNames())
+    result = replace(callback.result, numbers={"mine": (1.0, 0.0)})
+    with pytest.raises(ValueError, match=r"`numbers` must be in the catalogue of numbers, got \['mine'\]"):
+        make_record(result, callback.settings, run={}, cost=COST, class_names=ClassNames())
 
 
 def test_numbers_by_class():
@@ -82,7 +82,7 @@ def test_numbers_by_class():
 
 
 def test_arrays_are_stacked_if_all_samples_have_as_many_players(callback):
-    samples = callback.findings.samples
+    samples = callback.result.samples
     assert arrays_of(samples)["weights"].shape == (6, 6, 6)
     small = replace(samples[0], graph=type(samples[0].graph)([[0, 1], [1, 0]]))
     assert set(arrays_of([samples[0], small])) >= {"weights_0", "weights_1"}

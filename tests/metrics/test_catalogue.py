@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def run(tmp_path_factory) -> tuple[set[str], BivShapCallback, AuditRecord]:
     """What a real validation logs, the callback, and the record on disk."""
     folder = tmp_path_factory.mktemp("run")
-    callback = BivShapCallback(probe_size=6, write_panels=False, on_error="raise")
+    callback = BivShapCallback(n_samples=6, panels=False, on_error="raise")
     gate = RedundancyGate([Rule(metric=f"{P}density", max=1)])
     trainer = pl.Trainer(
         default_root_dir=folder, callbacks=[callback, gate], accelerator="cpu", logger=False,
@@ -49,7 +49,7 @@ def run(tmp_path_factory) -> tuple[set[str], BivShapCallback, AuditRecord]:
 def test_every_logged_number_is_in_the_catalogue(run):
     logged, callback, found = run
     assert {tag for tag in logged if find_number(tag) is None} == set()
-    assert set(found.metrics) == set(callback.findings.numbers) <= logged
+    assert set(found.metrics) == set(callback.result.numbers) <= logged
 
 
 def test_every_number_of_the_catalogue_is_computed(run):
@@ -140,7 +140,7 @@ def test_a_new_number_is_one_entry(monkeypatch, tmp_path):
         metric="tests.metrics.half_auc:HalfAUC", key="auc",
     )  # fmt: skip
     monkeypatch.setattr(catalogue, "CATALOGUE", [*CATALOGUE, entry])
-    callback = BivShapCallback(probe_size=4, write_panels=False, on_error="raise")
+    callback = BivShapCallback(n_samples=4, panels=False, on_error="raise")
     trainer = pl.Trainer(
         default_root_dir=tmp_path, callbacks=[callback], accelerator="cpu", logger=False, enable_progress_bar=False,
         enable_model_summary=False, enable_checkpointing=False,
