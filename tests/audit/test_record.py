@@ -8,7 +8,7 @@ import os
 import pickle
 import random
 import zipfile
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +17,12 @@ import pytest
 from bivshap_lightning import AuditRecord, ExplanationGraph, cli
 from bivshap_lightning.audit import record_files
 from bivshap_lightning.audit.errors import RecordError
+from bivshap_lightning.audit.json_fields import OPTIONAL
 from bivshap_lightning.audit.record import Configuration, GraphSummary, SampleSummary, as_record
 from bivshap_lightning.audit.record_arrays import verify_arrays
 from bivshap_lightning.audit.record_files import READABLE_VERSIONS, RECORD_VERSION, StoredArrays
 from bivshap_lightning.metrics.catalogue import estimate_over
+from bivshap_lightning.views.html import render_page
 from tests.records import ARRAYS, STACK, P, fields, npz, record, sealed, summary, true_fields, weights_of, write
 
 ARCHIVE = Path(__file__).parent / "archive"
@@ -322,6 +324,31 @@ def test_long_keys_are_shortened_in_messages(tmp_path):
     with pytest.raises(RecordError, match=r"metrics\['aaaaaaaaaaaa\.\.\.aaaaaaaaaaaaa'\]\.value must be a finite") as e:
         AuditRecord.from_fields(content)
     assert len(str(e.value)) < 300
+
+
+@dataclass(frozen=True)
+class NotedConfiguration(Configuration):
+    note: str = field(default="none", metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotedRecord(AuditRecord):
+    configuration: NotedConfiguration
+
+
+def test_a_new_field_is_one_line(tmp_path):
+    """It is written, read and shown, files without it load with its default, and its type is verified."""
+    old = NotedRecord.load(ARCHIVE / f"version_{RECORD_VERSION}.json")
+    assert old.configuration.note == "none"
+    new = replace(old, configuration=replace(old.configuration, note="first <b>"))
+    again = NotedRecord.load(new.save(tmp_path / "audit.json"))
+    assert again.configuration.note == "first <b>"
+    assert "first &lt;b&gt;" in render_page(again)
+    content = changed(again.to_fields(), ("configuration", "note"), 3)
+    with pytest.raises(RecordError, match=r"configuration\.note must be a text, got 3"):
+        NotedRecord.from_fields(content)
+    with pytest.raises(RecordError, match="configuration must be without unknown fields such as 'note'; upgrade"):
+        AuditRecord.load(tmp_path / "audit.json")
 
 
 # Mutations, seeded, with recomputed checksums.
