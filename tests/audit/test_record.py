@@ -280,6 +280,21 @@ def test_sizes_are_limited(tmp_path, monkeypatch):
         AuditRecord.load(path)
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs files whose size is not known in advance")
+def test_files_of_unknown_size_are_limited_too(monkeypatch):
+    monkeypatch.setattr(record_files, "MAX_JSON_BYTES", 10)
+    with pytest.raises(RecordError, match=r"`record` must have at most 10 bytes, got more in /proc/self/status"):
+        AuditRecord.load("/proc/self/status")
+
+
+@pytest.mark.parametrize("depth", [100, 900, 3000, 20_000, 200_000])
+def test_deeply_nested_content_is_refused(tmp_path, depth):
+    head = json.dumps({"kind": record_files.KIND, "version": RECORD_VERSION})[:-1]
+    (tmp_path / "audit.json").write_text(f'{head}, "samples": {"[" * depth}{"]" * depth}}}')
+    with pytest.raises(RecordError, match=r"`record` must (be an intact JSON file|hold what was written), got "):
+        AuditRecord.load(tmp_path / "audit.json")
+
+
 def test_a_file_that_promises_little_and_unpacks_to_much_is_not_unpacked(tmp_path):
     """A gigabyte of zeros in a megabyte: refused by its header, before anything is allocated."""
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2000000000,), }"

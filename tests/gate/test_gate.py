@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -346,6 +347,16 @@ def test_rules_files(tmp_path):
         load_rules(tmp_path / "none.toml")
     with pytest.raises(GateError, match="must be a path or at least one Rule"):
         judge(record(), [])
+
+
+def test_rules_that_are_no_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    for path in (tmp_path / "pipe.toml", tmp_path):
+        with pytest.raises(GateError, match=r"`rules` must be a readable file, got .* \(a folder, device or pipe\)"):
+            load_rules(path)
+    (tmp_path / "long.toml").write_text("#" * (2**20 + 1))
+    with pytest.raises(GateError, match="`rules` must have at most 1,048,576 bytes, got 1,048,577"):
+        load_rules(tmp_path / "long.toml")
 
 
 HOSTILE = (
