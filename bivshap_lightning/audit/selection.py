@@ -4,7 +4,7 @@ A sample is identified by the hash of its content. Of each class the samples wit
 choice does not depend on batch size, order, number of processes or the padding of a distributed sampler (a duplicated
 sample has the same hash and counts once), and a resumed run finds the same samples again.
 
-The chosen samples are explained in chunks of one shape. Which samples form a chunk depends on the choice alone, and each
+The chosen samples are explained in chunks of one shape. Which samples form a chunk depends on the choice alone; each
 process explains some of the chunks, whichever process read their samples.
 """
 

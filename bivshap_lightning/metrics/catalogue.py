@@ -153,6 +153,30 @@ CATALOGUE: list[Number] = [
         "sinks", parts=lambda h: (not h.n_sources + h.n_sinks, 1),
     ),
     Number(
+        tag=f"{REDUNDANCY}random_removal_accuracy", title="random removal", direction="neutral", range=UNIT,
+        formula="share of samples and draws with the same decision when as many players are removed at random as for "
+        "accuracy_with_representatives", interval="normal", tasks=CLASSIFICATION,
+        meaning="control of accuracy_with_representatives: same prediction when as many features go at random",
+    ),
+    Number(
+        tag=f"{REDUNDANCY}empty_accuracy", title="nothing left", direction="neutral", range=UNIT,
+        formula="share of samples with the same decision when all players are removed", interval="wilson",
+        tasks=CLASSIFICATION,
+        meaning="control of all accuracies after removal: same prediction without any feature",
+    ),
+    *(
+        Number(
+            tag=f"{REDUNDANCY}{masking}_random_accuracy", title=f"{title}, at random", direction="neutral", range=UNIT,
+            formula="share of samples and draws with the same decision when as many players are removed at random as "
+            f"for {masking}_accuracy", interval="normal", tasks=CLASSIFICATION,
+            meaning=f"control of {masking}_accuracy: same prediction when as many features go at random",
+        )
+        for masking, title in (
+            ("mask_sinks", "without sinks"), ("keep_only_sources", "sources only"),
+            ("mask_sources", "without sources"), ("keep_only_sinks", "sinks only"),
+        )
+    ),
+    Number(
         tag="bivshap/estimate/standard_error", title="standard error", direction="lower", range=COUNT, interval="none",
         formula="mean over samples and edges of the standard error of G's weights",
         meaning="standard error of the graphs' weights; 0 when they are exact",

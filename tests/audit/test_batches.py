@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from bivshap_lightning.audit.batches import Batch, Forward, read_batch
+from bivshap_lightning.audit.batches import Batch, Forward, batch_tree, read_batch
 
 X, Y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
 TOKENS, ATTENTION = torch.randint(9, (4, 5)), torch.ones(4, 5, dtype=torch.long)

@@ -1,6 +1,7 @@
 """The logs of the demo in a real TensorBoard in a real browser: every panel is shown."""
 
 import contextlib
+import json
 import shutil
 import socket
 import subprocess
@@ -45,7 +46,7 @@ def tensorboard(folder: Path) -> Iterator[str]:
         address = f"http://127.0.0.1:{port}"
         for _ in range(120):
             with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/data/runs", timeout=5) as answer:
-                if len(answer.read()) > 5:
+                if json.load(answer):
                     break
             time.sleep(0.5)
         else:

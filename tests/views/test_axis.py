@@ -99,6 +99,15 @@ def test_what_is_beyond_the_rows_is_added_up_in_one():
     assert len(centres(figure, "dots", 9)) == 9
 
 
+def test_negligible_features_have_no_row_of_their_own_where_not_all_fit():
+    shapley = np.array([1.0, 0.5, 0.02, *[0.001] * 17])
+    graph = ExplanationGraph(np.zeros((20, 20)), shapley=shapley)
+    assert values_of_sample(graph).listed(15) == [0, 1, 2]
+    assert len(values_of_sample(graph).listed(20)) == 20
+    figure = draw_axis(graph, title="t")
+    assert "17 others together" in texts_of(figure)
+
+
 def test_a_sum_far_beyond_the_rows_is_written_as_a_number():
     weights, shapley = np.zeros((60, 60)), np.full(60, 0.5)
     figure = draw_axis(ExplanationGraph(weights, shapley=shapley), title="t", max_rows=5)

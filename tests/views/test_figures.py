@@ -18,6 +18,7 @@ from bivshap_lightning.views import (
     draw_words,
     render_png,
 )
+from bivshap_lightning.views.figures.canvas import Area, Canvas
 from bivshap_lightning.views.figures.layout import COLOURS
 from bivshap_lightning.views.figures.node_link import spread
 from tests.views.example_graphs import (
@@ -264,10 +265,20 @@ def test_the_heat_map_follows_the_scores_and_leaves_pixels_without_a_player_whit
     assert brightness[0, 0] < brightness[1, 0] < brightness[0, 1] < brightness[1, 1] == 1
 
 
+def test_pictures_are_drawn_the_right_way_up():
+    canvas = Canvas(40, 60)
+    corners = np.array([[[1.0, 0, 0], [0, 1, 0]], [[0, 0, 1], [0, 0, 0]]])
+    canvas.picture(corners, Area(10, 20, 20, 30))
+    png, _, _ = render_png(canvas.finish())
+    with Image.open(io.BytesIO(png)) as image:
+        pixels = np.asarray(image.convert("RGB")) / 255
+    np.testing.assert_array_equal(pixels[[[22, 22], [47, 47]], [[12, 28], [12, 28]]], corners)
+
+
 def test_nodes_lie_inside_their_parts():
-    # A ring: its centre of mass belongs to the part inside.
+    # A ring, whose centre of mass belongs to the part inside, open at the bottom.
     segments = np.zeros((9, 9), dtype=int)
-    segments[2:7, 2:7] = 1
+    segments[2:9, 2:7] = 1
     figure = _image(random_graph(2, share_zero=0), segments)
     box = marks_of(figure, "picture")["G"].get_window_extent()
     discs = marks_of(figure, "node")
@@ -343,6 +354,31 @@ def test_flat_colours_survive_the_palette():
     faces = [box.get_facecolor() for box in boxes.values()]
     assert len(set(faces)) == 3
     assert {tuple(round(255 * c) for c in face[:3]) for face in faces} <= present
+
+
+@pytest.mark.parametrize("text", ["plain", "größe → γ", "日本語", "مرحبا", "e\u0301 combined"])
+@pytest.mark.parametrize("halo", [None, "#ff0000"])
+def test_text_of_any_script_is_drawn_inside_its_box(text, halo):
+    canvas = Canvas(300, 60)
+    canvas.write(150, 30, text, size=20, align="center", halo=halo)
+    (line,) = lines_in(canvas.finish())[:1]
+    agg = FigureCanvasAgg(canvas.figure)
+    agg.draw()
+    pixels = np.asarray(agg.buffer_rgba())[:46, :, :3].astype(int)
+    rows, columns = np.nonzero(pixels.sum(axis=2) < 600)
+    box = line.get_window_extent()
+    assert len(rows) > 50
+    assert box.x0 - 8 <= columns.min() <= columns.max() <= box.x1 + 8
+    assert 60 - box.y1 - 5 <= rows.min() <= rows.max() <= 60 - box.y0 + 5
+    is_red = (pixels[..., 0] > 200) & (pixels[..., 1] < 90)
+    assert is_red.any() == (halo is not None)
+
+
+@pytest.mark.parametrize("suffix", ["svg", "pdf"])
+def test_figures_can_be_saved_as_drawings(suffix):
+    buffer = io.BytesIO()
+    _graphs(graph_of_many_kinds()).savefig(buffer, format=suffix)
+    assert len(buffer.getvalue()) > 10_000
 
 
 def test_labels_are_spread_without_moving_more_than_needed():

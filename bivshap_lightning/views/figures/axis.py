@@ -92,7 +92,7 @@ def draw_axis(
     `2 R` is the importance of a feature when it joins late, once the others are present; the line between the two is
     what it loses then. Arcs join the pairs with the strongest pair terms C: blue and solid where two features stand
     in for each other (C < 0), orange and dashed where they need each other (C > 0). Features beyond `max_rows` are
-    added up in one row.
+    added up in one row, together with those below 1 % of the largest.
 
     Args:
         graph: G of a sample or the mean of a class, with Shapley values.
@@ -125,7 +125,7 @@ def draw_axis(
     values = _values(graph, graphs, before)
     texts = labels_of(graph.names if words is None else checked_words(words, graph.n_players))
     order = values.order()
-    shown = order if len(order) <= max_rows else order[: max_rows - 1]
+    shown = values.listed(max_rows)
     rows = _rows(values, texts, shown, order[len(shown) :])
     pairs = values.strongest_pairs(shown, max_pairs)
     notes = _notes(values, pairs)

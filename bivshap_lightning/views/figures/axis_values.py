@@ -17,6 +17,11 @@ CONFIDENCE_FACTOR = 1.96
 SPREAD = (10, 90)
 """Percentiles between which the whiskers of a class reach."""
 
+NEGLIGIBLE = 0.01
+"""Features below this share of the largest importance have no row of their own where there are too many for all."""
+
+MIN_LISTED = 2
+
 NOTICEABLE = 0.02
 """Pair terms below this share of the largest Shapley value are not shown."""
 
@@ -50,6 +55,15 @@ class AxisValues:
     def order(self) -> list[int]:
         """Features from the most to the least important: by the size of the Shapley value, then of the ring."""
         return [int(k) for k in np.lexsort((-np.abs(self.late), -np.abs(self.shapley)))]
+
+    def listed(self, max_rows: int) -> list[int]:
+        """Features with a row of their own: all if they fit, otherwise the important ones, with a row left over."""
+        order = self.order()
+        if len(order) <= max_rows:
+            return order
+        sizes = np.maximum(np.abs(self.shapley), np.abs(self.late))[order[: max_rows - 1]]
+        n_listed = int((sizes >= NEGLIGIBLE * sizes.max()).sum())
+        return order[: max(n_listed, min(MIN_LISTED, max_rows - 1))]
 
     def strongest_pairs(self, features: Sequence[int], max_pairs: int) -> list[tuple[int, int, float]]:
         """Pairs of the given features with the largest noticeable pair terms, strongest first: (i, j, C).

@@ -87,12 +87,14 @@ class Canvas:
         colour: Colour = INK,
         bold: bool = False,
         align: Align = "left",
+        halo: Colour | None = None,
         gid: str | None = None,
     ) -> None:
-        """One line of text, centred vertically on y."""
+        """One line of text, centred vertically on y; a halo keeps it readable on a picture."""
         if text:
             text = self._glyphs(text)
-            self._add(TextLine(x, y, text, size=size, bold=bold, colour=colour, align=align), order=6, gid=gid)
+            line = TextLine(x, y, text, size=size, bold=bold, colour=colour, align=align, halo=halo)
+            self._add(line, order=6, gid=gid)
 
     def width_of(self, text: str, *, size: float = 12, bold: bool = False) -> float:
         """Width of a line in pixels."""
@@ -142,10 +144,13 @@ class Canvas:
         return y
 
     def header(self, title: str, facts: Sequence[str]) -> float:
-        """Title and, below it, facts on one line; returns the y below them."""
+        """Title and, below it, facts on one line, some left out if they do not fit; returns the y below."""
         width = self.width - 2 * MARGIN
         self.write(MARGIN, 28, self.fit(title, width, size=16, bold=True), size=16, bold=True, gid="title")
-        facts_line = "  ·  ".join(fact for fact in facts if fact)
+        known = [fact for fact in facts if fact]
+        while len(known) > 2 and self.width_of("  ·  ".join(known), size=11) > width:
+            del known[1]
+        facts_line = "  ·  ".join(known)
         size = 12 if self.width_of(facts_line, size=12) <= width else 11
         self.write(MARGIN, 56, self.fit(facts_line, width, size=size), size=size, colour=SOFT_INK, gid="subtitle")
         return 74
@@ -248,7 +253,7 @@ class Canvas:
 
     def picture(self, pixels: NDArray[Any], area: Area, *, order: float = 1, gid: str | None = None) -> None:
         """An (H, W, 3) array of floats in [0, 1], stretched over an area without smoothing."""
-        box = TransformedBbox(Bbox(((area.left, area.bottom), (area.right, area.top))), self._pixels)
+        box = TransformedBbox(Bbox(((area.left, area.top), (area.right, area.bottom))), self._pixels)
         image = BboxImage(box, interpolation="nearest", origin="upper", resample=True)
         opaque = np.full((*pixels.shape[:2], 4), 255, dtype=np.uint8)
         opaque[..., :3] = np.round(255 * pixels)

@@ -59,7 +59,7 @@ def draw_image_graphs(
 ) -> Figure:
     """Three copies of an image: the ranking as a heat map, the strongest arrows of G, and the groups of H in colour.
 
-    Parts carry their names, the same as in tables, where there is room.
+    The parts that rank highest carry their names, the same as in tables, where there is room.
 
     Args:
         graph: G, one player per part of the picture.
@@ -96,7 +96,7 @@ def draw_image_graphs(
     right = MARGIN + _PANEL_WIDTH + _GAP
     ranking = scores_of(graph, scores)
     players = [player for player in order_of(graph, scores) if (parts == player).any()][:max_nodes]
-    _draw_ranking(canvas, Area(MARGIN, top, width, height), parts, ranking, graph.names)
+    _draw_ranking(canvas, Area(MARGIN, top, width, height), parts, ranking, players, graph.names)
     _draw_g(canvas, Area(right, top, width, height), graph, pixels, parts, players, ranking, max_edges)
     _draw_h(canvas, Area(MARGIN, middle, width, height), h, pixels, parts, layout)
     return canvas.finish()
@@ -147,8 +147,10 @@ def _draw_h(canvas: Canvas, area: Area, h: RedundancyGraph, pixels: Pixels, part
     _write_legend(canvas, area, h, numbers, len(hatched))
 
 
-def _draw_ranking(canvas: Canvas, area: Area, parts: Labels, ranking: Pixels, names: Sequence[str]) -> None:
-    """The ranking as a heat map, with the names of the parts."""
+def _draw_ranking(
+    canvas: Canvas, area: Area, parts: Labels, ranking: Pixels, players: Sequence[int], names: Sequence[str]
+) -> None:
+    """The ranking as a heat map, with the names of the parts that rank highest."""
     low, high = float(ranking.min()), float(ranking.max())
     colours = ramp("viridis", 0.0, 1.0, 256)
     share = np.zeros_like(ranking) if high - low < 1e-12 else (ranking - low) / (high - low)
@@ -156,7 +158,7 @@ def _draw_ranking(canvas: Canvas, area: Area, parts: Labels, ranking: Pixels, na
     pixels = np.where((parts >= 0)[..., None], shades[parts], 1.0)
     canvas.picture(pixels, area, gid="picture:ranking")
     draw_borders(canvas, area, parts)
-    name_parts(canvas, area, parts, range(len(names)), labels_of(names), on=pixels)
+    name_parts(canvas, area, parts, players, labels_of(names))
     _write_caption(canvas, area, "Ranking", "bright parts rank high")
     below = area.bottom + 6
     canvas.colour_scale(area.left, below + 10, colours, f"{low:.3g}", f"{high:.3g}")
@@ -185,7 +187,7 @@ def _write_legend(canvas: Canvas, area: Area, h: RedundancyGraph, numbers: Seque
         canvas.rectangle(Area(left, y - 6, 14, 12), fill=tint(colour_of(number), 0.8))
         text = f"{letter_of(number)}: {len(group)} parts"
         if makers:
-            text += f", redundant given {len(makers)} other{'s' * (len(makers) > 1)}"
+            text += f", also given {len(makers)} other{'s' * (len(makers) > 1)}"
         _write_entry(canvas, left, y, text)
         y += line_height(_SIZE)
     if n_shown < len(h.groups):

@@ -67,7 +67,7 @@ class ImageStrip:
         canvas.write(left.left, top + 9, "input, with the parts listed below", size=12, colour=SOFT_INK)
         canvas.picture(pixels, left, gid="picture:input")
         draw_borders(canvas, left, parts, colour=SOFT_INK, width=0.6)
-        name_parts(canvas, left, parts, self.listed, self.names, on=pixels)
+        name_parts(canvas, left, parts, self.listed, self.names)
         has_both = (self.importance < 0).any()
         what = "Shapley value: orange for, blue against" if has_both else "Shapley value: the darker, the larger"
         canvas.write(right.left, top + 9, what, size=12, colour=SOFT_INK)

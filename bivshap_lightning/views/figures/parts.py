@@ -7,13 +7,13 @@ import numpy as np
 from matplotlib.path import Path
 from numpy.typing import ArrayLike, NDArray
 
-from bivshap_lightning.views.figures.canvas import LINE, PAPER, Area, Canvas, Colour, Point, ink_on
+from bivshap_lightning.views.figures.canvas import INK, LINE, PAPER, Area, Canvas, Colour, Point
 from bivshap_lightning.views.figures.geometry import segments as line_segments
 
 Pixels = NDArray[np.float64]
 Labels = NDArray[np.intp]
 
-_SMALLEST, _LARGEST = 7.5, 12
+_SMALLEST, _LARGEST = 7, 12
 """Points of the names written on parts."""
 
 
@@ -82,10 +82,8 @@ def positions_of(area: Area, parts: Labels, players: Sequence[int]) -> dict[int,
     return positions
 
 
-def name_parts(
-    canvas: Canvas, area: Area, parts: Labels, players: Sequence[int], names: Sequence[str], *, on: Pixels
-) -> None:
-    """Write the names of parts on them, dark on light pixels and light on dark ones, where there is room.
+def name_parts(canvas: Canvas, area: Area, parts: Labels, players: Sequence[int], names: Sequence[str]) -> None:
+    """Write the names of parts on them, where there is room.
 
     Args:
         canvas: Where to draw.
@@ -93,18 +91,16 @@ def name_parts(
         parts: (H, W) player of each pixel.
         players: Whose names to write.
         names: Of all players.
-        on: (H, W, 3) the picture that is drawn there.
     """
     scale = area.width / parts.shape[1]
     for player, (x, y) in positions_of(area, parts, players).items():
         row, column = int((y - area.top) / scale), int((x - area.left) / scale)
         across, down = (scale * int((line == player).sum()) for line in (parts[row], parts[:, column]))
-        at_one_point = canvas.width_of(names[player], size=1)
-        size = min(_LARGEST, 0.9 * across / max(at_one_point, 1e-9), 0.5 * down)
+        at_one_point = canvas.width_of(names[player], size=1, bold=True)
+        size = min(_LARGEST, 0.78 * across / max(at_one_point, 1e-9), 0.45 * down)
         if size >= _SMALLEST:
-            red, green, blue = on[row, column].tolist()
-            colour = ink_on((red, green, blue))
-            canvas.write(x, y, names[player], size=size, colour=colour, bold=True, align="center", gid=f"part:{player}")
+            name = names[player]
+            canvas.write(x, y, name, size=size, colour=PAPER, halo=INK, bold=True, align="center", gid=f"part:{player}")
 
 
 def draw_borders(canvas: Canvas, area: Area, parts: Labels, *, colour: Colour = PAPER, width: float = 0.8) -> None:

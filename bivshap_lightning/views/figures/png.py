@@ -36,7 +36,7 @@ def render_png(figure: Figure) -> tuple[bytes, int, int]:
         height = max(1, round(image.height * MAX_WIDTH / image.width))
         image = image.resize((MAX_WIDTH, height), Image.Resampling.LANCZOS)
     buffer = BytesIO()
-    _with_256_colours(image).save(buffer, "PNG")
+    _with_256_colours(image).save(buffer, "PNG", compress_level=4)
     return buffer.getvalue(), image.width, image.height
 
 

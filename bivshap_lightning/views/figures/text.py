@@ -33,10 +33,13 @@ _HALF_CAPITAL = 0.365
 class TextLine(Artist):
     """One line of text, centred vertically on its position, without mathematics or line breaks."""
 
-    def __init__(self, x: float, y: float, text: str, *, size: float, bold: bool, colour: Any, align: Align) -> None:
+    def __init__(
+        self, x: float, y: float, text: str, *, size: float, bold: bool, colour: Any, align: Align, halo: Any = None
+    ) -> None:
         super().__init__()
         self._x, self._y, self._text = x, y, text
         self._size, self._bold, self._colour, self._align = size, bold, to_rgb(colour), align
+        self._halo = None if halo is None else to_rgb(halo)
 
     def get_text(self) -> str:
         """The text."""
@@ -56,10 +59,16 @@ class TextLine(Artist):
             return
         pixels = float(np.asarray(renderer.points_to_pixels(self._size)))
         transform: Any = Affine2D().scale(pixels).translate(*self._start(pixels))
+        outline = _outline(self._text, self._bold)
         context = renderer.new_gc()
-        context.set_linewidth(0)
         renderer.open_group("text", self.get_gid())
-        renderer.draw_path(context, _outline(self._text, self._bold), transform, self._colour)
+        if self._halo is not None:
+            context.set_foreground(self._halo)
+            context.set_linewidth(0.22 * pixels)
+            context.set_joinstyle("round")
+            renderer.draw_path(context, outline, transform, None)
+        context.set_linewidth(0)
+        renderer.draw_path(context, outline, transform, self._colour)
         renderer.close_group("text")
         context.restore()
         self.stale = False
