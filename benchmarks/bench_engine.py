@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from bivshap_lightning import BivariateShapley, Game
-from bivshap_lightning.explainers import default_budget
+from bivshap_lightning.explainers import default_coalitions
 from tests.oracles import Unanimity, paper_kernel, relative_error
 
 
@@ -58,14 +58,14 @@ def accuracy() -> None:
             )
             errors.append(
                 (
-                    relative_error(paper_kernel(game, n, default_budget(n), seed), game.e2),
+                    relative_error(paper_kernel(game, n, default_coalitions(n), seed), game.e2),
                     relative_error(kernel.bivariate[0], game.e2),
                     relative_error(sampling.bivariate[0], game.e2),
                     float(kernel.bivariate[0, -4:].abs().max()),
                 )
             )
         mean = np.mean(errors, axis=0)
-        print(f"{n:>8} {default_budget(n):>12} {mean[0]:>14.3f} {mean[1]:>8.3f} {mean[2]:>9.3f} {mean[3]:>10.1g}")
+        print(f"{n:>8} {default_coalitions(n):>12} {mean[0]:>14.3f} {mean[1]:>8.3f} {mean[2]:>9.3f} {mean[3]:>10.1g}")
 
 
 def speed() -> None:
@@ -75,7 +75,7 @@ def speed() -> None:
     from shapiq.game import Game as ShapiqGame
 
     model, inputs = mlp(54, 50, 3), torch.randn(32, 54)
-    budget = default_budget(54)
+    budget = default_coalitions(54)
 
     def probability(x: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
@@ -117,7 +117,7 @@ def speed() -> None:
     big, rows = mlp(1077, 200, 4), torch.randn(4, 1077)
     for method in ("kernel", "sampling"):
         seconds = best_of(1, lambda method=method: BivariateShapley(big, method).attribute(rows)) / 4
-        print(f"  {'ours, ' + method + f', {default_budget(1077)} evaluations, batch of 4':<46} {seconds:8.3f}")
+        print(f"  {'ours, ' + method + f', {default_coalitions(1077)} evaluations, batch of 4':<46} {seconds:8.3f}")
 
 
 def forward_only(model: nn.Module, rows: torch.Tensor, size: int) -> None:

@@ -15,7 +15,8 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from bivshap_lightning import BivariateShapley, Game
+from bivshap_lightning import Game
+from bivshap_lightning.explainers import find_explainer
 from bivshap_lightning.game.players import Superpixels
 from bivshap_lightning.metrics import MutualRedundancyMasking
 from bivshap_lightning.views import draw_image_graphs
@@ -82,7 +83,7 @@ def main() -> None:
 
     chosen = images[unseen[:24]]
     game = Game(module, chosen, feature_mask=Superpixels(36))
-    explanation = BivariateShapley(None).explain(game, n_evaluations=2000)
+    explanation = find_explainer("auto").explain(game, n_evaluations=2000)
     graphs = explanation.graphs()
     metric = MutualRedundancyMasking(gamma=args.gamma)
     metric.update(game, graphs)

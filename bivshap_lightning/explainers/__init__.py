@@ -1,11 +1,29 @@
 """Explainers: from a :class:`~bivshap_lightning.game.Game` to an :class:`Explanation`.
 
-They ask the game for values of coalitions and never see the model. Orientation, the trap of this field, is settled
-by two names: an explanation's ``bivariate[b, i, j]`` is the importance of **i** when **j** is present, and a graph's
-``weights`` is its transpose, so that an edge i → j carries the importance of j given i.
+They ask the game for values of coalitions and never see the model. Orientation is fixed by two names: an explanation's
+``bivariate[b, i, j]`` is the importance of **i** when **j** is present, and a graph's ``weights`` is its transpose, so
+that an edge i → j carries the importance of j given i.
+
+Importing a module here registers its explainers, see :mod:`~bivshap_lightning.explainers.registry`.
 """
 
-from bivshap_lightning.explainers.bivariate import BivariateShapley, default_budget
+from bivshap_lightning.explainers import exact, extension, kernel, paper, sampling, trees  # noqa: F401  (registers them)
+from bivshap_lightning.explainers.auto import Auto
+from bivshap_lightning.explainers.bivariate import BivariateShapley
+from bivshap_lightning.explainers.estimator import Estimator, default_coalitions, default_evaluations
 from bivshap_lightning.explainers.explanation import Explanation
+from bivshap_lightning.explainers.registry import Explainer, explainer_names, find_explainer, register
+from bivshap_lightning.explainers.rivals import second_order  # noqa: F401
 
-__all__ = ["BivariateShapley", "Explanation", "default_budget"]
+__all__ = [
+    "Auto",
+    "BivariateShapley",
+    "Estimator",
+    "Explainer",
+    "Explanation",
+    "default_coalitions",
+    "default_evaluations",
+    "explainer_names",
+    "find_explainer",
+    "register",
+]

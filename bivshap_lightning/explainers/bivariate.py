@@ -1,33 +1,17 @@
-"""The front door of the explainers: which method, at what cost, and back to all players."""
+"""`BivariateShapley`: explain a model by any explainer, with Captum's `attribute` signature."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-import torch
-
-from bivshap_lightning.explainers import kernel, sampling
-from bivshap_lightning.explainers.exact import explain_exactly
+from bivshap_lightning.explainers.auto import Auto, Purpose
+from bivshap_lightning.explainers.estimator import EstimatorExplainer
+from bivshap_lightning.explainers.exact import Exact
 from bivshap_lightning.explainers.explanation import Explanation
-from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
-from bivshap_lightning.explainers.trees import explain_trees
+from bivshap_lightning.explainers.registry import Explainer, ExplainerLike, find_explainer
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.behavior import BehaviorFunction, BehaviorName, Link
 from bivshap_lightning.game.model import global_rngs_kept
-
-Method = Literal["auto", "exact", "trees", "sampling", "kernel"]
-Purpose = Literal["redundancy", "weights"]
-Orders = Literal["chained", "independent"]
-
-
-def default_budget(n_players: int) -> int:
-    """Coalitions per sample when nobody says otherwise: the paper's budget for its kernel method.
-
-    Example:
-        >>> default_budget(54)
-        4312
-    """
-    return 2 * (2 * n_players + 2048)
 
 
 class BivariateShapley:
@@ -35,20 +19,22 @@ class BivariateShapley:
 
     Args:
         model: a torch module, a function from inputs to scores, or an estimator.
-        method: how values are found. "exact" enumerates all coalitions of the players that are not null. "trees" is
-            exact for tree ensembles of any size and asks the model for nothing: forests explained by their
-            probability, boosted trees by their margin ("logit"), regressions by their output (see
-            :mod:`bivshap_lightning.game.trees`). "sampling" follows random orders; it sees an exact zero as a zero.
+        method: how values are computed. "exact" enumerates all coalitions of the players that are not null. "trees" is
+            exact for tree ensembles of any size and does not run the model: forests explained by their probability,
+            boosted trees by their margin ("logit"), regressions by their output (see
+            :mod:`bivshap_lightning.game.trees`). "sampling" follows random orders; an exact zero is estimated as zero.
             "kernel" fits a regression; its weights are closer to the truth at the same cost, its zeros are only small.
-            "auto" is exact wherever trees can be read or enumeration costs no more than the budget, and otherwise what
-            suits the ``purpose``.
+            "auto" is exact wherever trees can be read or enumeration costs no more than ``n_evaluations``, and
+            otherwise what suits the ``purpose``. Any other name out of
+            :func:`~bivshap_lightning.explainers.explainer_names`, a method of Captum (name, class or attribution
+            object), or an object of the shape of :class:`~bivshap_lightning.explainers.Explainer` works as well.
         behavior: what is explained: "probability", "logit", "log_odds", "loss" (negative), "output", or a function
             of (scores (N, C), target (N,)).
-        seed: start of the random design. The same seed gives the same coalitions for any number of samples.
-        link: what the model's scores mean, see :mod:`bivshap_lightning.game.behavior`.
-        purpose: what "auto" serves when it cannot be exact: "redundancy" (sampling) or "weights" (kernel).
-        exact_limit: the most non-null players that are enumerated.
-        orders: "chained" lets one order serve all players; "independent" is the paper's literal loop.
+        seed: seed of the random design. The same seed gives the same coalitions for any number of samples.
+        link: what the model's scores mean: "softmax", "sigmoid", "identity", or "auto" for the rule of
+            :mod:`bivshap_lightning.game.behavior`.
+        purpose: of "auto", what it serves when it cannot be exact: "redundancy" (sampling) or "weights" (kernel).
+        exact_limit: of "auto" and "exact", the most non-null players that are enumerated.
 
     Example:
         >>> import torch
@@ -65,20 +51,21 @@ class BivariateShapley:
     def __init__(
         self,
         model: Any,
-        method: Method = "auto",
+        method: ExplainerLike = "auto",
         behavior: BehaviorName | BehaviorFunction = "probability",
         seed: int = 0,
         *,
         link: Link | Literal["auto"] = "auto",
         purpose: Purpose = "redundancy",
         exact_limit: int = 16,
-        orders: Orders = "chained",
     ) -> None:
-        _check_choice("method", method, Method)
-        _check_choice("purpose", purpose, Purpose)
-        _check_choice("orders", orders, Orders)
-        self.model, self.method, self.behavior, self.seed, self.link = model, method, behavior, seed, link
-        self.purpose, self.exact_limit, self.orders = purpose, exact_limit, orders
+        if model is None:
+            raise TypeError(
+                "`model` must be a module, a function or an estimator, got None. To explain a game that exists, call "
+                "`find_explainer(method).explain(game)`."
+            )
+        self.model, self.behavior, self.seed, self.link = model, behavior, seed, link
+        self.explainer = _find(method, purpose, exact_limit)
         self._rows_per_call: int | None = None
 
     def attribute(
@@ -102,7 +89,8 @@ class BivariateShapley:
             target: None (the predicted class), an index, B indices, a class label, or a function of the scores.
             additional_forward_args: further arguments of the model.
             feature_mask: integer player ids; -1 for elements that always stay.
-            n_evaluations: at most this many model rows per sample; None for the paper's ``2 * (2 * F + 2048)``.
+            n_evaluations: at most this many model rows per sample; None for the method's default, which is the paper's
+                ``2 * (2 * F + 2048)`` for the estimators of bivariate Shapley values.
             perturbations_per_eval: at most this many times B rows per forward pass; None chooses.
             show_progress: draw a progress bar.
             background: instead of baselines, rows over which values are averaged; each costs an evaluation.
@@ -130,109 +118,25 @@ class BivariateShapley:
         return explanation
 
     def explain(self, game: Game, n_evaluations: int | None = None) -> Explanation:
-        """Explain a game that already exists, such as one that metrics share.
+        """Explain an existing game with this object's method and seed.
 
         Args:
             game: the game; its own model and behavior count.
             n_evaluations: as for :meth:`attribute`.
         """
-        if game.n_players < 2:
-            raise ValueError(
-                "`feature_mask` must make at least two players, got 1. Interactions need a second player: split it, "
-                "or read its importance off `game` directly."
-            )
-        reduced = ReducedGame(game)
-        budget = (self.budget(game) if n_evaluations is None else n_evaluations) // game.removal.n_rows
-        method = self._choose(game, reduced.n_players, budget)
-        self._check_budget(method, reduced.n_players, budget, game.removal.n_rows, n_evaluations)
-        spent = game.n_evaluations.clone()
-        with global_rngs_kept([game.device]):
-            estimate = self._estimate(method, reduced, budget)
-        bivariate = reduced.restore(estimate.bivariate, estimate.null_column)
-        error = reduced.restore(estimate.bivariate_error, estimate.null_column_error)
-        return Explanation(
-            bivariate=bivariate.to(game.dtype),
-            shapley=reduced.restore_vector(estimate.shapley).to(game.dtype),
-            standard_error=error.to(game.dtype),
-            shapley_standard_error=reduced.restore_vector(estimate.shapley_error).to(game.dtype),
-            n_evaluations=game.n_evaluations - spent,
-            target=game.target,
-            null_players=game.null_players,
-            player_counts=game.player_counts,
-            method=method,
-            seed=self.seed,
-            behavior=game.behavior.label,
-            removal=game.removal.description,
-            names=game.player_names,
-        )
-
-    def budget(self, game: Game) -> int:
-        """Model rows per sample that a game may cost when nobody says otherwise."""
-        n = ReducedGame(game).n_players
-        enumeration = 2**n if self.method == "exact" and n <= self.exact_limit else 0
-        return max(default_budget(n), enumeration) * game.removal.n_rows
-
-    def minimum_evaluations(self, game: Game) -> int:
-        """The fewest model rows per sample with which a game can be explained, roughly."""
-        if self._reads_trees(game):
-            return 0
-        n = ReducedGame(game).n_players
-        method = "sampling" if self.method == "auto" and self.purpose == "redundancy" else self.method
-        return self._least("kernel" if method == "auto" else method, n) * game.removal.n_rows
-
-    def _reads_trees(self, game: Game) -> bool:
-        return self.method == "trees" or (self.method == "auto" and game.has_trees)
-
-    def _least(self, method: str, n_players: int) -> int:
-        if method == "trees":
-            return 0
-        if method == "exact":
-            return 1 << n_players
-        if method == "kernel":
-            return kernel.minimum_evaluations(n_players)
-        return 4 * n_players if self.orders == "independent" else sampling.minimum_evaluations(n_players)
-
-    def _choose(self, game: Game, n_players: int, budget: int) -> str:
-        if self._reads_trees(game):
-            game.trees()  # reads and checks them, at the game's expense, or says why it cannot be
-            return "trees"
-        if self.method != "auto":
-            return self.method
-        if n_players <= self.exact_limit and 2**n_players <= budget:
-            return "exact"
-        if self.purpose == "redundancy" and budget >= sampling.minimum_evaluations(n_players):
-            return "sampling"
-        return "kernel"
-
-    def _check_budget(self, method: str, n_players: int, budget: int, n_rows: int, given: int | None) -> None:
-        """Refuse what cannot be done with these players or this budget, and say what can."""
-        if method == "exact" and n_players > self.exact_limit:
-            raise ValueError(
-                f"`method='exact'` must have at most exact_limit={self.exact_limit} non-null players, got {n_players} "
-                f"(2**{n_players} evaluations per sample). Use method='auto', group players by `feature_mask`, or "
-                "raise `exact_limit`."
-            )
-        least = self._least(method, n_players)
-        if budget < least:
-            per_row = f" ({least} coalitions times {n_rows} background rows)" if n_rows > 1 else ""
-            raise ValueError(
-                f"`n_evaluations` must be at least {least * n_rows}{per_row} for method={method!r} with {n_players} "
-                f"non-null players, got {given}. Raise it, or group players by `feature_mask`."
-            )
-
-    def _estimate(self, method: str, game: ReducedGame, budget: int) -> Estimate:
-        if method == "exact":
-            return explain_exactly(game)
-        if method == "trees":
-            return explain_trees(game)
-        generator = torch.Generator(device=game.device).manual_seed(self.seed)
-        if method == "kernel":
-            return kernel.explain_by_regression(game, budget, generator)
-        if self.orders == "independent":
-            return sampling.explain_by_independent_orders(game, budget, generator)
-        return sampling.explain_by_chains(game, budget, generator)
+        with global_rngs_kept([game.device]):  # a user's method may draw from the global generators
+            return self.explainer.explain(game, n_evaluations, self.seed)
 
 
-def _check_choice(argument: str, value: object, choices: Any) -> None:
-    if value not in get_args(choices):
-        raise ValueError(f"`{argument}` must be one of {get_args(choices)}, got {value!r}.")
+def _find(method: ExplainerLike, purpose: Purpose, exact_limit: int) -> Explainer:
+    """The explainer, with the options that belong to two of the methods."""
+    auto = Auto(purpose=purpose, exact_limit=exact_limit)
+    if isinstance(method, str) and method == "auto":
+        return auto
+    if purpose != Auto().purpose:
+        raise ValueError(f"`purpose` must be left out unless method='auto', got {purpose!r}.")
+    if isinstance(method, str) and method == "exact":
+        return EstimatorExplainer(Exact(exact_limit=exact_limit))
+    if exact_limit != Auto().exact_limit:
+        raise ValueError(f"`exact_limit` must be left out unless method is 'auto' or 'exact', got {exact_limit}.")
+    return find_explainer(method)

@@ -2,10 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
 
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
+from bivshap_lightning.explainers.registry import register
 from bivshap_lightning.game.coalitions import all_coalitions
+
+
+@register
+@dataclass(frozen=True)
+class Exact:
+    """Enumeration of all coalitions as an estimator.
+
+    Attributes:
+        exact_limit: the most non-null players that are enumerated.
+
+    Example:
+        >>> Exact().minimum_evaluations(4)
+        16
+    """
+
+    exact_limit: int = 16
+    name: ClassVar[str] = "exact"
+    is_exact: ClassVar[bool] = True
+
+    def minimum_evaluations(self, n_players: int) -> int:
+        """All coalitions.
+
+        Raises:
+            ValueError: there are more players than ``exact_limit``.
+        """
+        if n_players > self.exact_limit:
+            raise ValueError(
+                f"`method='exact'` must have at most exact_limit={self.exact_limit} non-null players, got {n_players} "
+                f"(2**{n_players} evaluations per sample). Use method='auto', group players by `feature_mask`, or "
+                "raise `exact_limit`."
+            )
+        return 1 << n_players
+
+    def estimate(self, game: ReducedGame, n_coalitions: int, generator: torch.Generator) -> Estimate:
+        """Enumerate; nothing is drawn."""
+        return explain_exactly(game)
 
 
 def explain_exactly(game: ReducedGame) -> Estimate:

@@ -1,4 +1,4 @@
-"""The result of an explainer: matrices for a whole batch, with their provenance."""
+"""The result of every explainer: values for a batch of samples, together with how they were computed."""
 
 from __future__ import annotations
 
@@ -7,34 +7,41 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from bivshap_lightning.game import Game
 from bivshap_lightning.graph import ExplanationGraph, mean_by_name
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Bivariate Shapley values of a batch.
+    """Values of a batch of B samples over F players.
+
+    Bivariate methods fill all fields. Univariate methods (Captum's, for example) have no interactions: there
+    ``bivariate`` and ``standard_error`` are None and ``shapley`` holds the attributions of the method, whatever they
+    are. Make one with :meth:`of`.
 
     Attributes:
-        bivariate: (B, F, F) ``E2[b, i, j]``: importance of i when j is present, diagonal 0.
-        shapley: (B, F) univariate Shapley values.
+        bivariate: (B, F, F) ``E2[b, i, j]``: importance of i when j is present, diagonal 0; None for univariate
+            methods.
+        shapley: (B, F) univariate Shapley values, or the attributions of a univariate method.
         standard_error: (B, F, F) of ``bivariate``, zero when exact. All samples share one design of coalitions,
-            so errors of different samples are not independent.
-        shapley_standard_error: (B, F).
+            so errors of different samples are not independent. None for univariate methods.
+        shapley_standard_error: (B, F), or None if the method does not estimate it.
         n_evaluations: (B,) model rows spent on each sample.
-        target: (B,) what was explained.
+        target: (B,) the class or value that was explained.
         null_players: (B, F) bool: players that cannot change the sample's value.
         player_counts: (B,) how many of the F players the sample has; the others are padding.
-        method: "exact", "trees", "sampling" or "kernel".
-        seed: where the random design started; it plays no part in an exact explanation.
+        method: name of the explainer that computed the values, such as "exact" or "kernel_shap".
+        seed: seed of the random design; exact methods ignore it.
         behavior: what was read off the model.
-        removal: what stood in for absent players.
-        names: B tuples of the players' names, or None if nobody named them.
+        removal: what replaced absent players.
+        names: B tuples of the players' names, or None if they have no names.
+        is_exact: whether the values are free of sampling error.
 
     Example:
         >>> from bivshap_lightning import BivariateShapley
-        >>> import torch
         >>> either = BivariateShapley(lambda x: x.amax(dim=1), behavior="output")
         >>> explanation = either.attribute(torch.ones(1, 3))
         >>> explanation
@@ -43,10 +50,10 @@ class Explanation:
         ((0, 1, 2),)
     """
 
-    bivariate: Tensor
+    bivariate: Tensor | None
     shapley: Tensor
-    standard_error: Tensor
-    shapley_standard_error: Tensor
+    standard_error: Tensor | None
+    shapley_standard_error: Tensor | None
     n_evaluations: Tensor
     target: Tensor
     null_players: Tensor
@@ -56,14 +63,68 @@ class Explanation:
     behavior: str
     removal: str
     names: tuple[tuple[str, ...], ...] | None = None
+    is_exact: bool = False
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether the values are free of sampling error."""
-        return self.method in ("exact", "trees")
+    @classmethod
+    def of(
+        cls,
+        game: Game,
+        *,
+        method: str,
+        seed: int,
+        shapley: Tensor,
+        n_evaluations: Tensor,
+        bivariate: Tensor | None = None,
+        standard_error: Tensor | None = None,
+        shapley_standard_error: Tensor | None = None,
+        is_exact: bool = False,
+    ) -> Explanation:
+        """Make an explanation of a game from the values that a method computed.
+
+        Args:
+            game: the game that was explained.
+            method: name of the explainer.
+            seed: seed of its random draws.
+            shapley: (B, F) Shapley values, or attributions of a univariate method.
+            n_evaluations: (B,) model rows spent, the difference of ``game.n_evaluations``.
+            bivariate: (B, F, F), None for a univariate method.
+            standard_error: (B, F, F) of ``bivariate``; zeros if left out.
+            shapley_standard_error: (B, F).
+            is_exact: whether the values are free of sampling error.
+
+        Raises:
+            ValueError: a shape is wrong, or a value is NaN or infinite.
+
+        Example:
+            >>> game = Game(lambda x: x.sum(dim=1), torch.ones(1, 2), behavior="output")
+            >>> scores, spent = torch.tensor([[1.0, 1.0]]), game.n_evaluations - game.n_evaluations
+            >>> Explanation.of(game, method="mine", seed=0, shapley=scores, n_evaluations=spent).shapley
+            tensor([[1., 1.]])
+        """
+        if bivariate is not None and standard_error is None:
+            standard_error = torch.zeros_like(bivariate)
+        for_pairs = {"bivariate": bivariate, "standard_error": standard_error}
+        for_players = {"shapley": shapley, "shapley_standard_error": shapley_standard_error}
+        shape = (game.n_samples, game.n_players)
+        checked = {name: _checked(name, value, (*shape, game.n_players), method) for name, value in for_pairs.items()}
+        checked |= {name: _checked(name, value, shape, method) for name, value in for_players.items()}
+        tensors: dict[str, Any] = {name: None if x is None else x.to(game.dtype) for name, x in checked.items()}
+        return cls(
+            **tensors,
+            n_evaluations=n_evaluations,
+            target=game.target,
+            null_players=game.null_players,
+            player_counts=game.player_counts,
+            method=method,
+            seed=seed,
+            behavior=game.behavior.label,
+            removal=game.removal.description,
+            names=game.player_names,
+            is_exact=is_exact,
+        )
 
     def __len__(self) -> int:
-        return len(self.bivariate)
+        return len(self.shapley)
 
     def __repr__(self) -> str:
         spent = f"{int(self.n_evaluations.max())} evaluations per sample"
@@ -78,7 +139,15 @@ class Explanation:
         Args:
             index: which sample.
             names: a name for each of its players; by default those of :attr:`names`, or else their numbers.
+
+        Raises:
+            ValueError: the method is univariate, or the sample has no players.
         """
+        if self.bivariate is None or self.standard_error is None:
+            raise ValueError(
+                f"`method` must be bivariate to give a graph, got {self.method!r}, which attributes to single players. "
+                "Use `explanation.shapley`, or explain with a bivariate method such as 'auto'."
+            )
         if not -len(self) <= index < len(self):
             raise IndexError(f"`index` must be below {len(self)}, the number of samples, got {index}.")
         n = int(self.player_counts[index])
@@ -91,19 +160,20 @@ class Explanation:
             names = self.names[index]
         arrays = (self.bivariate[index, :n, :n].T, self.shapley[index, :n], self.standard_error[index, :n, :n].T)
         weights, shapley, error = (a.detach().cpu().numpy() for a in arrays)
+        phi_error = None if self.is_exact else self.shapley_standard_error
         return ExplanationGraph(
             weights,
             names=names,
             shapley=shapley,
             standard_error=None if self.is_exact else error,
+            shapley_standard_error=None if phi_error is None else phi_error[index, :n].detach().cpu().numpy(),
             provenance=self._provenance(index),
         )
 
     def graphs(self, names: Sequence[str] | None = None) -> list[ExplanationGraph]:
         """The graph G of every sample.
 
-        Without other names they are made once and kept, as long as the explanation is: several metrics that judge it
-        then rank them once.
+        Without other names the graphs are made once and cached, so that several metrics rank them once.
         """
         if names is None:
             return list(self._graphs)
@@ -116,11 +186,11 @@ class Explanation:
         return tuple(on_cpu.graph(index) for index in range(len(self)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is sent to other processes: the explanation, without the graphs kept."""
+        """Pickle the explanation without the cached graphs."""
         return {name: value for name, value in vars(self).items() if name != "_graphs"}
 
     def _on_cpu(self) -> Explanation:
-        """The same with all tensors fetched from their device, in one go each."""
+        """The same explanation with all tensors on the CPU, one transfer for each."""
         tensors = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
         return replace(self, **{name: tensor.detach().cpu() for name, tensor in tensors.items()})
 
@@ -144,3 +214,20 @@ class Explanation:
             "target": self.target[index].item(),
             "n_evaluations": int(self.n_evaluations[index]),
         }
+
+
+def _checked(name: str, value: Tensor | None, shape: tuple[int, ...], method: str) -> Tensor | None:
+    if value is None:
+        return None
+    if tuple(value.shape) != shape:
+        raise ValueError(
+            f"`{name}` must have shape {shape}, one entry per sample and player of the game, got "
+            f"{tuple(value.shape)} from {method!r}."
+        )
+    is_finite = torch.isfinite(value)
+    if not bool(is_finite.all()):
+        raise ValueError(
+            f"`{name}` must be finite, got {int((~is_finite).sum())} NaN or infinite of {value.numel()} from "
+            f"{method!r}."
+        )
+    return value

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from bivshap_lightning.explainers.exact import explain_exactly
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
+from bivshap_lightning.explainers.registry import register
 
 # Elements of the (samples, coalitions, n) tensor held at once.
 BLOCK_ELEMENTS = 2**25
@@ -34,6 +35,27 @@ ERROR_PAIRS = 512
 def minimum_evaluations(n_players: int) -> int:
     """Twice as many coalitions as the fit has coefficients, and the two ends; or all coalitions."""
     return min(1 << n_players, 4 * n_players + 2)
+
+
+@register
+class Kernel:
+    """The shared coalition design and regression as an estimator.
+
+    Example:
+        >>> Kernel().minimum_evaluations(10)
+        42
+    """
+
+    name = "kernel"
+    is_exact = False
+
+    def minimum_evaluations(self, n_players: int) -> int:
+        """See :func:`minimum_evaluations`."""
+        return minimum_evaluations(n_players)
+
+    def estimate(self, game: ReducedGame, n_coalitions: int, generator: torch.Generator) -> Estimate:
+        """See :func:`explain_by_regression`."""
+        return explain_by_regression(game, n_coalitions, generator)
 
 
 def explain_by_regression(game: ReducedGame, n_evaluations: int, generator: torch.Generator) -> Estimate:

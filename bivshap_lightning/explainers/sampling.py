@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bivshap_lightning.explainers.exact import explain_exactly
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
+from bivshap_lightning.explainers.registry import register
 
 # Elements of the (orders, n, n) precedence tensor held at once.
 BLOCK_ELEMENTS = 2**24
@@ -30,6 +31,27 @@ CERTAIN_PAIRS = 20
 def minimum_evaluations(n_players: int) -> int:
     """Two pairs of orders, the fewest that have a standard error, and the two ends they share."""
     return 4 * (n_players - 1) + 2
+
+
+@register
+class Sampling:
+    """Random orders in antithetic pairs as an estimator.
+
+    Example:
+        >>> Sampling().minimum_evaluations(10)
+        38
+    """
+
+    name = "sampling"
+    is_exact = False
+
+    def minimum_evaluations(self, n_players: int) -> int:
+        """See :func:`minimum_evaluations`."""
+        return minimum_evaluations(n_players)
+
+    def estimate(self, game: ReducedGame, n_coalitions: int, generator: torch.Generator) -> Estimate:
+        """See :func:`explain_by_chains`."""
+        return explain_by_chains(game, n_coalitions, generator)
 
 
 def explain_by_chains(game: ReducedGame, n_evaluations: int, generator: torch.Generator) -> Estimate:
@@ -53,26 +75,6 @@ def explain_by_chains(game: ReducedGame, n_evaluations: int, generator: torch.Ge
     ]
     estimate = _estimate([torch.stack(m).sum(dim=0) for m in zip(*moments, strict=True)], n_pairs)
     return estimate if n_pairs >= CERTAIN_PAIRS else _allow_for_unseen_gains(estimate, forward, backward)
-
-
-def explain_by_independent_orders(game: ReducedGame, n_evaluations: int, generator: torch.Generator) -> Estimate:
-    """The paper's loop (its first algorithm): for every player its own orders, two evaluations for each.
-
-    Kept for parity with published figures; chains reach the same accuracy with far fewer evaluations.
-    """
-    n = game.n_players
-    n_orders = n_evaluations // (2 * n)
-    keys = torch.rand(n, n_orders, n, generator=generator, device=game.device)
-    before = keys < keys.diagonal(dim1=0, dim2=2).T[:, :, None]
-    itself = torch.eye(n, dtype=torch.bool, device=game.device)[:, None]
-    values = game(torch.stack([before, before | itself]).flatten(0, 2)).unflatten(1, (2, n, n_orders))
-    gains = values[:, 1] - values[:, 0]
-    weights = (before.sum(dim=2) + 1) / (n + 1)
-    counted = before.to(gains.dtype)
-    products = (gains, gains * weights)
-    sums = [torch.einsum("bim,imj->bij", gains, counted), *(p.sum(dim=2) for p in products)]
-    squares = [torch.einsum("bim,imj->bij", gains**2, counted), *((p**2).sum(dim=2) for p in products)]
-    return _estimate([*sums, *squares], n_orders)
 
 
 def _gains(game: ReducedGame, positions: Tensor) -> tuple[Tensor, Tensor]:

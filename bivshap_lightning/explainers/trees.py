@@ -11,13 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from bivshap_lightning.explainers.conjunctions import ConjunctionSum
+from bivshap_lightning.explainers.estimator import explain_without_null_players
+from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
+from bivshap_lightning.explainers.registry import register
+from bivshap_lightning.game import Game
 from bivshap_lightning.game.trees import LEAF, TreeEnsemble
 
 # Walkers that take a step together: enough to keep a device busy, few enough to stay in a processor's cache.
@@ -47,14 +52,68 @@ class _Walkers:
         return _Walkers(self.samples[index], self.twins[index], self.nodes[index], self.literals[index])
 
 
-def explain_trees(game: ReducedGame) -> Estimate:
+class _LeafSums:
+    """Sums over leaves as an estimator."""
+
+    name = "trees"
+    is_exact = True
+
+    def minimum_evaluations(self, n_players: int) -> int:
+        return 0
+
+    def estimate(self, game: ReducedGame, n_coalitions: int, generator: torch.Generator) -> Estimate:
+        return explain_trees(game)
+
+
+@register
+class Trees:
+    """Exact values of tree ensembles as an explainer.
+
+    Example:
+        >>> import numpy as np
+        >>> from sklearn.ensemble import RandomForestClassifier
+        >>> forest = RandomForestClassifier(n_estimators=7, random_state=0).fit(np.eye(4), [0, 0, 1, 1])
+        >>> Trees().explain(Game(forest, np.eye(4))).n_evaluations
+        tensor([0, 0, 0, 0])
+    """
+
+    name = "trees"
+    is_exact = True
+
+    def minimum_evaluations(self, game: Game) -> int:
+        """None: the model is not run."""
+        return 0
+
+    def explain(self, game: Game, n_evaluations: int | None = None, seed: int = 0) -> Explanation:
+        """Explain a game of trees.
+
+        Raises:
+            TreesRefused: the game is not of that kind.
+        """
+        game.trees()  # read and checked once per game, so the few rows of the check are not part of an explanation
+        return explain_without_null_players(_LeafSums(), game, n_evaluations=n_evaluations, seed=seed)
+
+
+class LeafSum(Protocol):
+    """What adds up the leaves that the walks reach, such as :class:`ConjunctionSum`."""
+
+    def add(self, samples: Tensor, values: Tensor, literals: Tensor) -> None:
+        """Add conjunctions."""
+
+    def estimate(self) -> Estimate:
+        """The values of all that has been added."""
+
+
+def explain_trees(game: ReducedGame, sums: LeafSum | None = None) -> Estimate:
     """Bivariate Shapley values of a game whose model is a tree ensemble and whose utility is linear in its scores.
 
     Raises:
         TreesRefused: the game is not of that kind.
     """
     ensemble, weights = game.game.trees()
-    return _Walk(game, ensemble, weights).estimate()
+    if sums is None:
+        sums = ConjunctionSum(game.n_samples, game.n_players, game.device)
+    return _Walk(game, ensemble, weights).estimate(sums)
 
 
 class _Walk:
@@ -68,9 +127,8 @@ class _Walk:
         self.stand_ins = ensemble.as_compared(stand_ins).flatten(0, 1)
         self.players = _players_of_features(game)
 
-    def estimate(self) -> Estimate:
+    def estimate(self, sums: LeafSum) -> Estimate:
         """Walk, and sum up the leaves."""
-        sums = ConjunctionSum(self.game.n_samples, self.game.n_players, self.game.device)
         for start in self._starts():
             unfinished = [start]
             while unfinished:
@@ -120,7 +178,7 @@ class _Walk:
             literals,
         )
 
-    def _finish(self, walkers: _Walkers, sums: ConjunctionSum) -> None:
+    def _finish(self, walkers: _Walkers, sums: LeafSum) -> None:
         values = self.ensemble.leaf_values(walkers.nodes, self.weights[walkers.samples]) / self.n_rows
         sums.add(walkers.samples, values, walkers.literals)
 

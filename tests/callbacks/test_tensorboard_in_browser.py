@@ -76,10 +76,10 @@ def test_every_dashboard_shows_its_panels(demo, tmp_path):
         try:
             page = browser.new_page(viewport={"width": 1500, "height": 1100})
             page.goto(f"{address}/#timeseries", wait_until="load")
-            page.get_by_role("combobox", name="Filter tags (regex)").fill("posthoc_accuracy")
+            page.get_by_role("combobox", name="Filter tags (regex)").fill("post_hoc_accuracy")
             page.keyboard.press("Escape")
             for explainer in ("ours", "kernel_shap", "feature_ablation"):
-                card = page.locator("scalar-card", has_text=f"bivshap/posthoc_accuracy/{explainer}").first
+                card = page.locator("scalar-card", has_text=f"bivshap/post_hoc_accuracy/{explainer}").first
                 card.locator("line-chart").first.wait_for(timeout=60_000)
             page.screenshot(path=tmp_path / "scalars.png")
             page.goto(f"{address}/#images", wait_until="load")

@@ -1,4 +1,4 @@
-"""The univariate part is what Captum and shapiq compute too."""
+"""Univariate Shapley values against Captum and shapiq."""
 
 import numpy as np
 import pytest

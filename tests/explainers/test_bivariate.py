@@ -1,4 +1,4 @@
-"""The front door: which method is chosen, what it may cost, what is refused, and what a result says of itself."""
+"""`BivariateShapley`: which method is chosen, what it costs, which arguments raise, and what a result records."""
 
 import pickle
 import random
@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 
 from bivshap_lightning import BivariateShapley, Game
-from bivshap_lightning.explainers import default_budget
+from bivshap_lightning.explainers import default_coalitions
 from bivshap_lightning.graph import batched
 from bivshap_lightning.graph.ranking import pagerank
 from bivshap_lightning.metrics import DeletionAUC, InsertionAUC, PostHocAccuracy
@@ -28,7 +28,7 @@ def ones(n: int, b: int = 1) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("n", "n_evaluations", "purpose", "method"),
     [
-        (12, None, "redundancy", "exact"),  # 4,096 coalitions are no more than the default budget
+        (12, None, "redundancy", "exact"),  # 4,096 coalitions are no more than the default number
         (13, None, "redundancy", "sampling"),
         (13, None, "weights", "kernel"),
         (13, 2**13, "redundancy", "exact"),
@@ -40,7 +40,7 @@ def test_auto_is_exact_when_that_is_affordable(n, n_evaluations, purpose, method
     explainer = BivariateShapley(Unanimity(n, 10, 0), "auto", "output", purpose=purpose)
     explanation = explainer.attribute(ones(n), n_evaluations=n_evaluations)
     assert explanation.method == method
-    assert int(explanation.n_evaluations) <= (n_evaluations or default_budget(n))
+    assert int(explanation.n_evaluations) <= (n_evaluations or default_coalitions(n))
 
 
 def test_null_players_make_more_games_affordable():
@@ -51,16 +51,11 @@ def test_null_players_make_more_games_affordable():
 
 
 @pytest.mark.parametrize(
-    ("method", "orders", "least"),
-    [
-        ("exact", "chained", 1024),
-        ("sampling", "chained", 38),
-        ("sampling", "independent", 40),
-        ("kernel", "chained", 42),
-    ],
+    ("method", "least"),
+    [("exact", 1024), ("sampling", 38), ("paper_sampling", 40), ("kernel", 42), ("paper_kernel", 42)],
 )
-def test_a_budget_below_the_minimum_is_refused(method, orders, least):
-    explainer = BivariateShapley(Unanimity(10, 10, 0), method, "output", orders=orders)
+def test_fewer_evaluations_than_the_minimum_raise(method, least):
+    explainer = BivariateShapley(Unanimity(10, 10, 0), method, "output")
     with pytest.raises(
         ValueError, match=rf"`n_evaluations` must be at least {least} for method='{method}'.*got {least - 1}"
     ):
@@ -77,16 +72,23 @@ def test_background_rows_count_as_evaluations():
         explainer.attribute(ones(10), n_evaluations=209, background=background)
 
 
-def test_one_player_is_refused():
+def test_one_player_raises():
     explainer = BivariateShapley(total, behavior="output")
     with pytest.raises(ValueError, match="`feature_mask` must make at least two players, got 1"):
         explainer.attribute(ones(3), feature_mask=torch.zeros(1, 3, dtype=torch.long))
 
 
-@pytest.mark.parametrize("argument", ["method", "purpose", "orders"])
-def test_unknown_choices_are_refused(argument):
-    with pytest.raises(ValueError, match=rf"`{argument}` must be one of .*, got 'guess'"):
-        BivariateShapley(total, **{argument: "guess"})
+def test_wrong_arguments_raise():
+    with pytest.raises(ValueError, match=r"`purpose` must be one of .*, got 'guess'"):
+        BivariateShapley(total, purpose="guess")
+    with pytest.raises(ValueError, match=r"`method` must be the name of an explainer, got 'guess'"):
+        BivariateShapley(total, "guess")
+    with pytest.raises(ValueError, match=r"`purpose` must be left out unless method='auto', got 'weights'"):
+        BivariateShapley(total, "kernel", purpose="weights")
+    with pytest.raises(ValueError, match=r"`exact_limit` must be left out unless method is 'auto' or 'exact', got 20"):
+        BivariateShapley(total, "kernel", exact_limit=20)
+    with pytest.raises(TypeError, match=r"`model` must be .*, got None.*find_explainer\(method\)\.explain\(game\)"):
+        BivariateShapley(None)
 
 
 def test_results_carry_their_provenance():
@@ -118,7 +120,7 @@ def test_mean_graph_of_a_subgroup():
     np.testing.assert_allclose(explanation.mean_graph().shapley, explanation.shapley.mean(dim=0))
 
 
-def test_an_explanation_keeps_its_graphs():
+def test_an_explanation_caches_its_graphs():
     x = torch.rand(3, 4, dtype=torch.float64)
     explanation = BivariateShapley(lambda x: x.prod(dim=1), behavior="output").attribute(x)
     graphs = explanation.graphs()
@@ -132,7 +134,7 @@ def test_an_explanation_keeps_its_graphs():
     assert [graph.names for graph in explanation.graphs(list("abcd"))] == [("a", "b", "c", "d")] * 3
 
 
-def test_an_explanation_travels_without_its_graphs():
+def test_an_explanation_is_pickled_without_its_graphs():
     explanation = BivariateShapley(total, behavior="output").attribute(ones(4, 3))
     n_bytes = len(pickle.dumps(explanation))
     graphs = explanation.graphs()
@@ -152,11 +154,11 @@ class Fickle(torch.nn.Module):
 
 
 @pytest.mark.parametrize("method", ["exact", "sampling", "kernel"])
-def test_nobody_can_tell_from_random_numbers_that_a_model_was_explained(method, global_rng_untouched):
+def test_global_generators_are_unchanged(method, global_rng_untouched):
     BivariateShapley(Fickle(), method=method, behavior="output").attribute(ones(5))
 
 
-def test_metrics_that_judge_one_explanation_rank_its_graphs_once(monkeypatch):
+def test_metrics_rank_the_graphs_of_one_explanation_once(monkeypatch):
     n_ranked = []
     monkeypatch.setattr(batched, "pagerank", lambda adjacency: n_ranked.append(len(adjacency)) or pagerank(adjacency))
     x = torch.rand(3, 4, dtype=torch.float64)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bivshap_lightning import BivariateShapley, Explanation
-from bivshap_lightning.explainers import default_budget
+from bivshap_lightning.explainers import default_coalitions
 from tests.oracles import Unanimity, paper_kernel, relative_error
 
 METHODS = ["sampling", "kernel"]
@@ -31,7 +31,7 @@ def test_unanimity_games_of_many_players(method, n, bound):
     # Shapley values move with E2: a wrong weight would show as errors many times their standard error.
     z = (explanation.shapley[0].numpy() - game.shapley) / explanation.shapley_standard_error[0].numpy()
     assert np.sqrt(np.mean(z**2)) < 1.5
-    assert int(explanation.n_evaluations) <= default_budget(n)
+    assert int(explanation.n_evaluations) <= default_coalitions(n)
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_kernel_beats_the_literal_algorithm_of_the_paper(n):
     ours, papers = [], []
     for seed in range(3):
         game = Unanimity(n, n_terms=4 * n, seed=seed, n_null=4)
-        papers.append(relative_error(paper_kernel(game, n, default_budget(n), seed), game.e2))
+        papers.append(relative_error(paper_kernel(game, n, default_coalitions(n), seed), game.e2))
         explanation = explain(game, "kernel", seed)
         ours.append(relative_error(explanation.bivariate[0], game.e2))
     assert max(ours) < min(papers)
@@ -94,37 +94,6 @@ def test_standard_errors_of_the_null_column_cover_the_truth(method):
         error = explanation.bivariate[0, :-1, -1].numpy() - game.e2[:-1, -1]
         z.append(error / explanation.standard_error[0, :-1, -1].numpy())
     assert 0.9 < np.mean(np.abs(np.concatenate(z)) < 1.96) < 0.98
-
-
-@pytest.mark.parametrize("orders", ["chained", "independent"])
-def test_both_kinds_of_orders_agree_with_the_truth(orders):
-    game = Unanimity(8, n_terms=20, seed=3)
-    explainer = BivariateShapley(game, "sampling", "output", orders=orders)
-    explanation = explainer.attribute(torch.ones(1, 8, dtype=torch.float64), n_evaluations=40_000)
-    assert relative_error(explanation.bivariate[0], game.e2) < 0.05
-    assert np.sqrt(np.mean(standardized(explanation, game.e2) ** 2)) < 1.6
-    np.testing.assert_allclose(explanation.shapley[0], game.shapley, atol=0.1)
-    assert int(explanation.n_evaluations) <= 2**8
-
-
-def test_chains_need_fewer_evaluations_than_the_papers_loop():
-    game = Unanimity(30, n_terms=100, seed=4)
-    inputs = torch.ones(1, 30, dtype=torch.float64)
-    errors = {
-        orders: np.mean(
-            [
-                relative_error(
-                    BivariateShapley(game, "sampling", "output", seed, orders=orders)
-                    .attribute(inputs, n_evaluations=6000)
-                    .bivariate[0],
-                    game.e2,
-                )
-                for seed in range(4)
-            ]
-        )
-        for orders in ("chained", "independent")
-    }
-    assert errors["chained"] < 0.6 * errors["independent"]
 
 
 def test_sampling_sees_exact_zeros():

@@ -184,7 +184,7 @@ def test_a_result_is_exact_and_costs_nothing():
     assert explanation.n_evaluations.tolist() == [0] * 4
     assert not explanation.standard_error.any()
     assert not explanation.graph(0).is_estimated
-    assert BivariateShapley(forest).minimum_evaluations(game) == 0
+    assert BivariateShapley(forest).explainer.minimum_evaluations(game) == 0
     assert int(game.n_evaluations.max()) == 8  # two for the game itself and six to check the trees, once
     BivariateShapley(forest).explain(game)
     assert int(game.n_evaluations.max()) == 8

@@ -121,6 +121,6 @@ def test_every_kind_of_target(kind):
     n_outputs, options, read = TARGETS[kind]
     model = Scorer(n_outputs)
     game = Game(model, X, **options)
-    explanation = BivariateShapley(None).explain(game)
+    explanation = BivariateShapley(model).explain(game)
     expected = oracle(lambda x: read(model(x)), [X], [torch.arange(4)[None]])
     np.testing.assert_allclose(explanation.bivariate[0], expected, atol=1e-6)

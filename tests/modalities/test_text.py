@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from bivshap_lightning import BivariateShapley, Game
-from bivshap_lightning.explainers.rivals import captum_rival
+from bivshap_lightning.explainers import find_explainer
 from bivshap_lightning.game.embedding import ZeroEmbedding
 from bivshap_lightning.game.players import Tokens
 from tests.oracles import enumerate_e2
@@ -243,7 +243,7 @@ def test_the_flag_of_training_and_weights_stay(reader):
 def test_gradient_methods_explain_texts_in_the_space_of_embeddings(reader):
     tokens = Tokens(pad_id=PAD, special_ids=[CLS, SEP])
     game = Game(reader, TEXTS, baselines=ZeroEmbedding(), feature_mask=tokens, additional_forward_args=ATTENTION)
-    scores = captum_rival("integrated_gradients").attribute(game)
+    scores = find_explainer("integrated_gradients").explain(game).shapley
     ends = game(torch.stack([torch.zeros(6, dtype=torch.bool), torch.ones(6, dtype=torch.bool)])[None])
     torch.testing.assert_close(scores.sum(dim=1), ends[:, 1] - ends[:, 0], atol=1e-3, rtol=0)
 

@@ -1,11 +1,13 @@
-"""Rivals: other explainers on the same footing as ours, a :class:`~bivshap_lightning.game.Game` in, scores out.
+"""Other explainers on the same :class:`~bivshap_lightning.game.Game`, for comparison with bivariate Shapley values.
 
-A rival sees the same samples, players, removal and behavior, so a metric that compares it with ours compares the
-explainers and nothing else. To add one, write a file with a class that fulfils :class:`Rival`.
+They see the same samples, players, removal and behavior, and return the same
+:class:`~bivshap_lightning.explainers.Explanation`, so a metric compares the explainers and nothing else. Captum's
+methods need no file of their own. To add another method, write a file with a class of the shape of
+:class:`~bivshap_lightning.explainers.Explainer`, decorate it with ``register``, and import it in
+``explainers/__init__.py``.
 """
 
-from bivshap_lightning.explainers.rivals.captum import CaptumRival, captum_rival
+from bivshap_lightning.explainers.rivals.captum import CaptumExplainer, captum_explainer
 from bivshap_lightning.explainers.rivals.captum_signatures import captum_methods
-from bivshap_lightning.explainers.rivals.rival import Rival
 
-__all__ = ["CaptumRival", "Rival", "captum_methods", "captum_rival"]
+__all__ = ["CaptumExplainer", "captum_explainer", "captum_methods"]

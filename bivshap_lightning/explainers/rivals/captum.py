@@ -1,21 +1,22 @@
-"""Captum's attribution methods, playing a game of ours.
+"""Captum's attribution methods as explainers of a game.
 
-By Captum's own family tree there are two ways to play:
+Captum's classes are of two kinds:
 
-* a **perturbation** method (KernelShap, ShapleyValueSampling, FeatureAblation, ...) sees one feature per player, 1 when
-  present and 0 when absent, and asks the game for values. Players, removal (background rows included), null
+* a **perturbation** method (KernelShap, ShapleyValueSampling, FeatureAblation, ...) gets one feature per player, 1 when
+  present and 0 when absent, and its forward function is the game. Players, removal (background rows included), null
   players, chunks and evaluation mode are the game's;
-* a **gradient** method (IntegratedGradients, ...) sees the inputs themselves and follows the gradient of the utility
-  from the stand-ins to them; what it attributes to the elements of a player is summed. Its baseline is the mean of
-  the background rows when there are several, except that a method which asks for a distribution of baselines
-  (GradientShap) gets all of them. Methods without baselines (Saliency, InputXGradient) know nothing of removal.
+* a **gradient** method (IntegratedGradients, ...) gets the inputs themselves and the gradient of the utility between
+  baselines and inputs; attributions of the elements of a player are summed. Its baseline is the mean of the background
+  rows when there are several, except that a method which takes a distribution of baselines (GradientShap) gets all of
+  them. Methods without baselines (Saliency, InputXGradient) ignore removal.
 
-Captum draws from the global random generators. They are seeded here and put back afterwards, and a method that draws
+Captum draws from the global random generators. They are seeded here and restored afterwards, and a method that draws
 anew for each sample runs sample by sample from the same seed, so that no score depends on the rest of the batch.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import warnings
 from collections.abc import Mapping
@@ -26,79 +27,80 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.rivals.captum_signatures import (
     FROM_THE_GAME,
     accepted_arguments,
     captum,
     captum_methods,
     find_method,
+    is_method_name,
     missing_arguments,
     name_of,
-    require_scikit_learn,
     why_not,
 )
 from bivshap_lightning.explainers.rivals.element_attribution import (
     arguments_of_the_model,
+    baseline_rows,
     check_floating_point,
     connected,
     gather_by_player,
-    stand_ins,
 )
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
 
-# Mask elements that Captum lays out for one call of the game, which cuts them into chunks for the model itself.
+# Mask elements that Captum allocates for one call of the game, which cuts them into chunks for the model itself.
 MASK_ELEMENTS_PER_CALL = 2**22
 # From here on Captum itself advises against its enumeration of all orders.
 TOO_MANY_TO_ENUMERATE = 10
 DEFAULT_ORDERS, DEFAULT_STEPS = 25, 50
 
 
-def captum_rival(
-    method: Any,
-    *,
-    n_evaluations: int | None = None,
-    seed: int = 0,
-    options: Mapping[str, Any] | None = None,
-) -> CaptumRival:
-    """One of Captum's methods as a rival.
+def is_captum_method(method: object) -> bool:
+    """Whether this is the name of a method of Captum, one of its classes, or an attribution object.
+
+    Example:
+        >>> is_captum_method("kernel_shap"), is_captum_method("kernel")
+        (True, False)
+    """
+    if isinstance(method, str):
+        return is_method_name(method)
+    return issubclass(method if isinstance(method, type) else type(method), captum().Attribution)
+
+
+def captum_explainer(
+    method: Any, *, options: Mapping[str, Any] | None = None, argument: str = "method"
+) -> CaptumExplainer:
+    """One of Captum's methods as an explainer.
 
     Args:
-        method: a name out of :func:`~bivshap_lightning.explainers.rivals.captum_signatures`, a class of Captum, or an
+        method: a name out of :func:`~bivshap_lightning.explainers.rivals.captum_methods`, a class of Captum, or an
             attribution object. An object keeps its own forward function, which must return what the model of the
             game returns; it gets the game's inputs, baselines, target, players and further arguments as far as its
             ``attribute`` accepts them. It explains the score of the target, whatever the game's behavior is, and
             its evaluations are not counted.
-        n_evaluations: model rows per sample. KernelShap and Lime turn each into a perturbation, ShapleyValueSampling
-            spends F of them per order (plus one row for the empty coalition), gradient methods one per step or draw.
-            None for 25 orders; for ``25 * F`` perturbations but at most ``max(1024, 4 * F)``, because Captum takes
-            about a quarter of a millisecond for each, whatever the model; and for 50 steps or draws. Methods of
-            fixed cost ignore it.
-        seed: start of Captum's random draws.
         options: further arguments of Captum's ``attribute``, such as ``{"abs": False}`` for Saliency, whose scores
             have no sign otherwise.
+        argument: what error messages call ``method``.
 
     Raises:
-        ValueError: the name is unknown, or the method cannot play.
+        ValueError: the name is unknown, or the method cannot explain a game.
         TypeError: ``method`` is none of these.
-        ImportError: KernelShap or Lime without scikit-learn.
 
     Example:
         >>> game = Game(lambda x: x[:, 0] * x[:, 1] + x[:, 2], torch.ones(1, 3), behavior="output")
-        >>> captum_rival("shapley_values").attribute(game)
+        >>> captum_explainer("shapley_values").explain(game).shapley
         tensor([[0.5000, 0.5000, 1.0000]])
-        >>> captum_rival("feature_ablation").attribute(game)
+        >>> captum_explainer("feature_ablation").explain(game).shapley
         tensor([[1., 1., 1.]])
     """
     given = dict(options or {})
     if isinstance(method, str):
-        method = find_method(method)
-    if n_evaluations is not None and n_evaluations < 1:
-        raise ValueError(f"`n_evaluations` must be at least 1, got {n_evaluations}. Pass None for the default.")
+        method = find_method(method, argument)
     kind = method if isinstance(method, type) else type(method)
     if not issubclass(kind, captum().Attribution):
         raise TypeError(
-            f"`method` must be a name out of {captum_methods()}, a class of Captum or an attribution object, got "
+            f"`{argument}` must be a name out of {captum_methods()}, a class of Captum or an attribution object, got "
             f"{kind.__name__}."
         )
     name = name_of(kind)
@@ -106,101 +108,149 @@ def captum_rival(
         reason = why_not(kind, given)
         if reason is not None:
             raise ValueError(
-                f"`method` must be one of {captum_methods()} when it is built here, got {name!r}: {reason}. Build it "
-                "around your model and pass the object, with `options` for what its `attribute` needs."
+                f"`{argument}` must be one of {captum_methods()} to be used by name or class, got {name!r}: {reason}. "
+                "Build it around your model and pass the object, with `options` for what its `attribute` needs."
             )
     else:
-        _check_callable(method, name, given)
+        _check_callable(method, name, given, argument)
     _check_options(method, name, given)
-    require_scikit_learn(kind, name)
-    return CaptumRival(method, name, n_evaluations, seed, given)
+    return CaptumExplainer(method, name, given)
 
 
 @dataclass(frozen=True)
-class CaptumRival:
-    """A method of Captum that scores the players of a game; made by :func:`captum_rival`.
+class CaptumExplainer:
+    """A method of Captum that attributes to the players of a game; made by :func:`captum_explainer`.
 
     Attributes:
         method: a class of Captum, or an attribution object.
         name: the class in snake case.
-        n_evaluations: model rows per sample, None for the method's default.
-        seed: start of Captum's random draws.
         options: further arguments of Captum's ``attribute``.
 
     Example:
-        >>> rival = captum_rival("integrated_gradients")
-        >>> rival.name
-        'integrated_gradients'
-        >>> rival.attribute(Game(lambda x: (x**2).sum(dim=1), torch.tensor([[1.0, 2.0]]), behavior="output"))
+        >>> explainer = captum_explainer("integrated_gradients")
+        >>> explainer.name, explainer.is_exact
+        ('integrated_gradients', False)
+        >>> game = Game(lambda x: (x**2).sum(dim=1), torch.tensor([[1.0, 2.0]]), behavior="output")
+        >>> explainer.explain(game).shapley
         tensor([[1., 4.]])
     """
 
     method: Any
     name: str
-    n_evaluations: int | None = None
-    seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
-    def attribute(self, game: Game) -> Tensor:
-        """Score the players of a game.
+    @property
+    def is_exact(self) -> bool:
+        """Whether the method neither draws samples nor integrates numerically."""
+        return not {"n_samples", "nt_samples", "n_steps"} & set(accepted_arguments(self.method))
+
+    @property
+    def uses_masks(self) -> bool:
+        """Whether the method perturbs present and absent players instead of the inputs themselves."""
+        return isinstance(self.method, type) and self.is_a("PerturbationAttribution")
+
+    @property
+    def runs_sample_by_sample(self) -> bool:
+        """Whether it draws anew for each sample, or takes background rows, which belong to a sample."""
+        draws = {"n_samples", "nt_samples"} & set(accepted_arguments(self.method))
+        return (bool(draws) and not self.is_a("ShapleyValueSampling")) or self.takes_background
+
+    @property
+    def takes_background(self) -> bool:
+        """Whether its ``attribute`` requires a distribution of baselines."""
+        baselines = accepted_arguments(self.method).get("baselines")
+        return baselines is not None and baselines.default is baselines.empty
+
+    def is_a(self, base: str) -> bool:
+        """Whether the method is of a class of Captum, given by name."""
+        kind = self.method if isinstance(self.method, type) else type(self.method)
+        return issubclass(kind, getattr(captum(), base))
+
+    def minimum_evaluations(self, game: Game) -> int:
+        """The fewest model rows per sample for methods of variable cost; what the others cost.
+
+        ShapleyValueSampling needs two orders, KernelShap and Lime two perturbations more than players, gradient methods
+        one step. Attribution objects that run their own forward function count as gradient methods do.
+        """
+        n, n_rows = game.n_players, game.removal.n_rows
+        if self.is_a("ShapleyValues"):
+            self._check_enumerable(game)
+            return (1 + n * math.factorial(n)) * n_rows
+        if "n_samples" in accepted_arguments(self.method) and self.is_a("PerturbationAttribution"):
+            return (2 * n if self.is_a("ShapleyValueSampling") else n + 2) * n_rows
+        return (n + 1) * n_rows if self.uses_masks else 1
+
+    def explain(self, game: Game, n_evaluations: int | None = None, seed: int = 0) -> Explanation:
+        """Attribute to the players of a game.
 
         Args:
             game: the game; model, random generators and parameter gradients stay as they are.
+            n_evaluations: model rows per sample. KernelShap and Lime turn each into a perturbation,
+                ShapleyValueSampling spends F of them per order (plus one row for the empty coalition), gradient methods
+                one per step or draw. None for 25 orders; for ``25 * F`` perturbations but at most ``max(1024, 4 * F)``,
+                because Captum takes about a quarter of a millisecond for each, whatever the model; and for 50 steps or
+                draws. Methods of fixed cost ignore it.
+            seed: seed of Captum's random draws.
 
         Returns:
-            (B, F) scores in the game's dtype, signed where the method has a sign, exactly 0 for null players.
+            An explanation without interactions. Attributions have a sign where the method has one and are exactly 0
+            for null players.
 
         Raises:
-            ValueError: the method cannot play this game, or its scores are not finite.
+            ValueError: the method cannot explain this game, or its attributions are not finite.
         """
-        if self._is_a("ShapleyValues") and game.n_players >= TOO_MANY_TO_ENUMERATE:
-            raise ValueError(
-                f"`game` must have fewer than {TOO_MANY_TO_ENUMERATE} players for 'shapley_values', got "
-                f"{game.n_players}, in {game.n_players}! orders. Use 'shapley_sampling', or BivariateShapley with "
-                "method='exact'."
-            )
+        if n_evaluations is not None and n_evaluations < 1:
+            raise ValueError(f"`n_evaluations` must be at least 1, got {n_evaluations}. Pass None for the default.")
+        if self.is_a("ShapleyValues"):
+            self._check_enumerable(game)
+        before = game.n_evaluations
         with global_rngs_kept([game.device]), warnings.catch_warnings():
             # Announcements of hooks (DeepLift, GuidedBackprop), which Captum removes again.
             warnings.filterwarnings("ignore", r"Setting (forward, backward|backward) hooks", UserWarning)
-            scores = self._play_with_masks(game) if self._plays_with_masks else self._play_with_inputs(game)
-        scores = scores.masked_fill(game.null_players, 0)
+            scores = _Run(self, game, n_evaluations, seed).scores().masked_fill(game.null_players, 0)
         if not bool(torch.isfinite(scores).all()):
             raise ValueError(
                 f"`game` must have finite attributions, got {int((~torch.isfinite(scores)).sum())} NaN or infinite "
                 f"of {scores.numel()} from {self.name!r}. Its gradient may not exist at the inputs or between them "
-                "and their stand-ins: try a perturbation method."
+                "and their baselines: try a perturbation method."
             )
-        return scores
+        spent = game.n_evaluations - before
+        return Explanation.of(
+            game, method=self.name, seed=seed, shapley=scores, n_evaluations=spent, is_exact=self.is_exact
+        )
 
-    @property
-    def _plays_with_masks(self) -> bool:
-        return isinstance(self.method, type) and issubclass(self.method, captum().PerturbationAttribution)
+    def _check_enumerable(self, game: Game) -> None:
+        if game.n_players >= TOO_MANY_TO_ENUMERATE:
+            raise ValueError(
+                f"`game` must have fewer than {TOO_MANY_TO_ENUMERATE} players for 'shapley_values', got "
+                f"{game.n_players}, in {game.n_players}! orders. Use 'shapley_sampling', or 'exact'."
+            )
 
-    @property
-    def _goes_sample_by_sample(self) -> bool:
-        """It draws anew for each sample, or takes background rows, which belong to a sample."""
-        draws = {"n_samples", "nt_samples"} & set(accepted_arguments(self.method))
-        return (bool(draws) and not self._is_a("ShapleyValueSampling")) or self._wants_background
 
-    @property
-    def _wants_background(self) -> bool:
-        baselines = accepted_arguments(self.method).get("baselines")
-        return baselines is not None and baselines.default is baselines.empty
+@dataclass(frozen=True)
+class _Run:
+    """One run of a method on a game."""
 
-    def _is_a(self, base: str) -> bool:
-        kind = self.method if isinstance(self.method, type) else type(self.method)
-        return issubclass(kind, getattr(captum(), base))
+    explainer: CaptumExplainer
+    game: Game
+    n_evaluations: int | None
+    seed: int
 
-    def _play_with_masks(self, game: Game) -> Tensor:
-        """Present players are ones, absent ones zeros, and the game says what that is worth."""
+    def scores(self) -> Tensor:
+        """(B, F) attributions in the game's dtype."""
+        return self._attribute_to_masks() if self.explainer.uses_masks else self._attribute_to_inputs()
+
+    def _attribute_to_masks(self) -> Tensor:
+        """Captum sees ones for present players and zeros for absent ones; the game evaluates them."""
+        explainer, game = self.explainer, self.game
         n_samples, n_players = game.n_samples, game.n_players
-        width = max(2, n_players)  # a dummy keeps a lone player company, from whom KernelShap cannot draw
-        method = self.method(lambda z, rows: game.values_of(z[:, :n_players] > 0.5, rows))
-        size = 1 if self._goes_sample_by_sample else n_samples
+        width = max(2, n_players)  # a dummy feature beside a single player, because KernelShap cannot draw from one
+        method = explainer.method(lambda z, rows: game.values_of(z[:, :n_players] > 0.5, rows))
+        size = 1 if explainer.runs_sample_by_sample else n_samples
         arguments = self._accepted(
             baselines=0,
-            n_samples=self._n_draws(game),
-            perturbations_per_eval=self._at_once(game, MASK_ELEMENTS_PER_CALL // (size * width)),
+            n_samples=self._n_draws(),
+            perturbations_per_eval=self._n_together(MASK_ELEMENTS_PER_CALL // (size * width)),
             return_input_shape=False,
         )
         present = torch.ones(size, width, device=game.device)
@@ -212,53 +262,56 @@ class CaptumRival:
                 scores[rows] = found.reshape(size, width)[:, :n_players].to(scores)
         return scores
 
-    def _play_with_inputs(self, game: Game) -> Tensor:
-        """Elements of the inputs are attributed, and count for their players."""
-        if not self._is_a("PerturbationAttribution"):
-            check_floating_point(game, self.name)
+    def _attribute_to_inputs(self) -> Tensor:
+        """Captum sees the inputs; attributions of their elements are gathered by player."""
+        explainer, game = self.explainer, self.game
+        if not explainer.is_a("PerturbationAttribution"):
+            check_floating_point(game, explainer.name)
         with game.differentiable() as utility:
-            method = self.method(connected(utility)) if isinstance(self.method, type) else self.method
+            given = explainer.method
+            method = given(connected(utility)) if isinstance(given, type) else given
             while True:
                 try:
-                    return self._attribute_in_parts(game, method)
+                    return self._attribute_in_parts(method)
                 except (MemoryError, RuntimeError) as error:
                     if not is_out_of_memory(error) or game.rows_per_call == 1:
                         raise
                     game.rows_per_call = max(1, game.rows_per_call // 2)
 
-    def _attribute_in_parts(self, game: Game, method: Any) -> Tensor:
-        size = 1 if self._goes_sample_by_sample else game.rows_per_call
+    def _attribute_in_parts(self, method: Any) -> Tensor:
+        game = self.game
+        size = 1 if self.explainer.runs_sample_by_sample else game.rows_per_call
         repeats = "feature_mask" in accepted_arguments(method)
         scores = torch.zeros(game.n_samples, game.n_players, dtype=game.dtype, device=game.device)
         for rows in torch.arange(game.n_samples, device=game.device).split(size):
             if not bool(game.null_players[rows].all()):
                 _seed_global_rngs(self.seed, game.device)
-                arguments = self._input_arguments(game, rows)
-                found = self._average_over_draws(method, arguments, game.rows_per_call)
+                found = self._average_over_draws(method, self._input_arguments(rows))
                 shapes, expected = [tuple(a.shape) for a in found], [(len(rows), *x.shape[1:]) for x in game.inputs]
                 if shapes != expected:
                     raise ValueError(
                         f"`method` must attribute to every element of the inputs, of shapes {expected}, got {shapes} "
-                        f"from {self.name!r}."
+                        f"from {self.explainer.name!r}."
                     )
                 scores[rows] = gather_by_player(game, rows, found, average=repeats)
         return scores
 
-    def _input_arguments(self, game: Game, rows: Tensor) -> dict[str, Any]:
-        """What ``attribute`` is called with for some of the samples."""
+    def _input_arguments(self, rows: Tensor) -> dict[str, Any]:
+        """Arguments of ``attribute`` for some of the samples."""
+        explainer, game = self.explainer, self.game
         inputs = tuple(x[rows] for x in game.inputs)
-        if not self._is_a("PerturbationAttribution"):
+        if not explainer.is_a("PerturbationAttribution"):
             inputs = tuple(x.requires_grad_() for x in inputs)
         arguments: dict[str, Any] = {
             "inputs": inputs,
-            "n_samples": self._n_draws(game),
+            "n_samples": self._n_draws(),
             "n_steps": self.n_evaluations or DEFAULT_STEPS,
             "internal_batch_size": game.rows_per_call,
-            "perturbations_per_eval": self._at_once(game, game.rows_per_call // len(rows)),
+            "perturbations_per_eval": self._n_together(game.rows_per_call // len(rows)),
         }
-        if "baselines" in accepted_arguments(self.method):
-            arguments["baselines"] = stand_ins(game, rows, all_of_them=self._wants_background)
-        if isinstance(self.method, type):
+        if "baselines" in accepted_arguments(explainer.method):
+            arguments["baselines"] = baseline_rows(game, rows, all_of_them=explainer.takes_background)
+        if isinstance(explainer.method, type):
             arguments["additional_forward_args"] = (rows,)
         else:
             arguments |= arguments_of_the_model(game, rows)
@@ -267,10 +320,10 @@ class CaptumRival:
             arguments |= {name: arguments[name][0] for name in alone}
         return self._accepted(**arguments)
 
-    def _average_over_draws(self, method: Any, arguments: dict[str, Any], limit: int) -> tuple[Tensor, ...]:
+    def _average_over_draws(self, method: Any, arguments: dict[str, Any]) -> tuple[Tensor, ...]:
         """Call ``attribute``, with no more draws at a time than rows fit into memory."""
-        n_draws = arguments.get("n_samples")
-        if n_draws is None or not self._is_a("GradientAttribution"):
+        limit, n_draws = self.game.rows_per_call, arguments.get("n_samples")
+        if n_draws is None or not self.explainer.is_a("GradientAttribution"):
             return _as_tuple(method.attribute(**arguments))
         sums: tuple[Tensor, ...] = ()
         for start in range(0, n_draws, limit):
@@ -281,36 +334,37 @@ class CaptumRival:
         return sums
 
     def _accepted(self, **arguments: Any) -> dict[str, Any]:
-        accepted = accepted_arguments(self.method)
-        return {name: value for name, value in arguments.items() if name in accepted} | dict(self.options)
+        accepted = accepted_arguments(self.explainer.method)
+        known = {name: value for name, value in arguments.items() if name in accepted}
+        return known | dict(self.explainer.options)
 
-    def _at_once(self, game: Game, room: int) -> int:
-        """How many perturbations Captum lays out together: never more than it has, because it prepares for all."""
-        n_perturbations = self._n_draws(game) if self._goes_sample_by_sample else game.n_players + 1
-        return max(1, min(room, n_perturbations))
+    def _n_together(self, room: int) -> int:
+        """How many perturbations Captum evaluates together; no more than there are, as it allocates all of them."""
+        by_sample = self.explainer.runs_sample_by_sample
+        return max(1, min(room, self._n_draws() if by_sample else self.game.n_players + 1))
 
-    def _n_draws(self, game: Game) -> int:
+    def _n_draws(self) -> int:
         """``n_samples`` of methods that have one: orders, perturbations or draws."""
-        if not self._is_a("PerturbationAttribution"):
+        explainer, n, n_rows = self.explainer, self.game.n_players, self.game.removal.n_rows
+        if not explainer.is_a("PerturbationAttribution"):
             return self.n_evaluations or DEFAULT_STEPS
-        n, n_rows = game.n_players, game.removal.n_rows
-        in_orders = self._is_a("ShapleyValueSampling")
+        in_orders = explainer.is_a("ShapleyValueSampling")
         if self.n_evaluations is None:
             return DEFAULT_ORDERS if in_orders else min(DEFAULT_ORDERS * n, max(1024, 4 * n))
         n_coalitions, least = self.n_evaluations // n_rows, 2 * n if in_orders else n + 2
-        if n_coalitions < least and "n_samples" in accepted_arguments(self.method):
+        if n_coalitions < least and "n_samples" in accepted_arguments(explainer.method):
             per_row = f" ({least} coalitions times {n_rows} background rows)" if n_rows > 1 else ""
             raise ValueError(
-                f"`n_evaluations` must be at least {least * n_rows}{per_row} for {self.name!r} with {n} players, got "
-                f"{self.n_evaluations}. Raise it, or group players by `feature_mask`."
+                f"`n_evaluations` must be at least {least * n_rows}{per_row} for {explainer.name!r} with {n} players, "
+                f"got {self.n_evaluations}. Raise it, or group players by `feature_mask`."
             )
         return n_coalitions // n if in_orders else n_coalitions
 
 
-def _check_callable(method: Any, name: str, given: Mapping[str, Any]) -> None:
-    """Refuse an attribution object that cannot be called with what a game has."""
+def _check_callable(method: Any, name: str, given: Mapping[str, Any], argument: str) -> None:
+    """Check that an attribution object can be called with what a game has."""
     if not hasattr(method, "attribute") or "inputs" not in accepted_arguments(method):
-        raise ValueError(f"`method` must attribute to `inputs`, got {name!r}. Pass the method that it wraps.")
+        raise ValueError(f"`{argument}` must attribute to `inputs`, got {name!r}. Pass the method that it wraps.")
     missing = missing_arguments(method, given)
     if missing:
         raise ValueError(
@@ -332,6 +386,6 @@ def _as_tuple(found: Any) -> tuple[Tensor, ...]:
 def _seed_global_rngs(seed: int, device: torch.device) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002
-    torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would also seed devices that are not kept
+    torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would also seed devices that are not restored
     if device.type == "cuda":
         torch.cuda.default_generators[device.index].manual_seed(seed)

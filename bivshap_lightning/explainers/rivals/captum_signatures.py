@@ -1,6 +1,6 @@
-"""Which of Captum's methods can play a game, and what their ``attribute`` accepts.
+"""Which of Captum's methods can explain a game, and which arguments their ``attribute`` accepts.
 
-Nothing here is a list: Captum's classes and signatures are read, so a method that a new release brings plays as well.
+Captum's classes and signatures are inspected, so methods of later releases are found as well.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ import inspect
 import re
 from collections.abc import Collection
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
-# The game supplies these; nobody else may.
+# Arguments of `attribute` that come from the game and cannot be given as options.
 FROM_THE_GAME = ("inputs", "baselines", "target", "additional_forward_args", "feature_mask")
 NICKNAMES = {"shapley_value_sampling": "shapley_sampling"}
 
 
 def captum_methods() -> tuple[str, ...]:
-    """Names by which Captum's methods can be called upon, sorted.
+    """Names of Captum's methods that can explain a game, sorted.
 
     Example:
         >>> captum_methods()[:4]
@@ -28,22 +27,40 @@ def captum_methods() -> tuple[str, ...]:
 
 
 def captum() -> Any:
-    """The module ``captum.attr``, imported only when a rival is asked for."""
+    """The module ``captum.attr``, imported only when one of its methods is used."""
     return import_module("captum.attr")
 
 
-def find_method(name: str) -> type:
-    """The class behind a name, refusing names that are unknown."""
+def is_method_name(name: str) -> bool:
+    """Whether Captum has a method of this name, even one that cannot explain a game by name.
+
+    Example:
+        >>> is_method_name("deep_lift"), is_method_name("exact")
+        (True, False)
+    """
+    return NICKNAMES.get(name, name) in _all_methods()
+
+
+def find_method(name: str, argument: str = "method") -> type:
+    """The class that a name stands for.
+
+    Args:
+        name: the class in snake case.
+        argument: what the error message calls it.
+
+    Raises:
+        ValueError: Captum has no such method.
+    """
     found = _all_methods().get(NICKNAMES.get(name, name))
     if found is None:
         raise ValueError(
-            f"`method` must be one of {captum_methods()}, got {name!r}. Or pass an attribution object of Captum."
+            f"`{argument}` must be one of {captum_methods()}, got {name!r}. Or pass an attribution object of Captum."
         )
     return found
 
 
 def name_of(method: type) -> str:
-    """A class by its name in snake case.
+    """The name of a class in snake case.
 
     Example:
         >>> class InputXGradient: ...
@@ -55,7 +72,7 @@ def name_of(method: type) -> str:
 
 
 def why_not(method: type, given: Collection[str] = ()) -> str | None:
-    """Why a class cannot be built around a game, or None if it can.
+    """Why a class cannot explain a game by itself, or None if it can.
 
     Args:
         method: a class of Captum.
@@ -67,7 +84,7 @@ def why_not(method: type, given: Collection[str] = ()) -> str | None:
     ):
         return "it is neither a perturbation method nor a gradient method"
     if issubclass(method, (attr.LayerAttribution, attr.NeuronAttribution)):
-        return "it looks into layers of one model"
+        return "it inspects layers of one model"
     if issubclass(method, attr.FeaturePermutation):
         return "it shuffles values between samples instead of removing players"
     needs = [p for p in _required(method) if p != "forward_func"]
@@ -90,21 +107,11 @@ def missing_arguments(method: Any, given: Collection[str]) -> list[str]:
 
 
 def accepted_arguments(method: Any) -> dict[str, inspect.Parameter]:
-    """Parameters of ``attribute`` by name, with those of the method that a noise tunnel leads to."""
+    """Parameters of ``attribute`` by name, including those of the method that a noise tunnel wraps."""
     parameters = dict(inspect.signature(method.attribute).parameters)
     parameters.pop("self", None)
     inner = getattr(method, "attribution_method", None)
     return parameters if inner is None else {**accepted_arguments(inner), **parameters}
-
-
-def require_scikit_learn(method: Any, name: str) -> None:
-    """Refuse a method that fits a linear model when scikit-learn is missing, before anything is evaluated."""
-    kind = method if isinstance(method, type) else type(method)
-    if issubclass(kind, captum().Lime) and find_spec("sklearn") is None:
-        raise ImportError(
-            f"`{name}` must find scikit-learn, got no such module. "
-            "Install it with `pip install bivshap_lightning[trees]`."
-        )
 
 
 def _all_methods() -> dict[str, type]:

@@ -1,6 +1,6 @@
-"""A game as seen from the elements of its inputs, which is where methods stand that know nothing of players.
+"""Between elements of the inputs and players, for methods that attribute to elements (gradients, attribution objects).
 
-Everything is for some of the samples at a time: ``rows``, int64 of shape (n,).
+Every function handles some of the samples at a time: ``rows``, int64 of shape (n,).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from bivshap_lightning.game import Game
 
 
 def check_floating_point(game: Game, name: str) -> None:
-    """Refuse inputs that have no gradient."""
+    """Raise ValueError for inputs that have no gradient."""
     for position, x in enumerate(game.inputs):
         if not x.is_floating_point():
             raise ValueError(
-                f"`inputs` must be floating point for {name!r}, because it follows gradients, got {x.dtype} for input "
+                f"`inputs` must be floating point for {name!r}, because it needs gradients, got {x.dtype} for input "
                 f"{position}. Use a perturbation method, or explain embeddings instead."
             )
 
 
 def connected(utility: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The utility with every input in its graph, and a clear word when none is."""
+    """The utility with every input in its autograd graph; raises ValueError if the model is not differentiable."""
 
     def value(*arguments: Tensor) -> Tensor:
         values, inputs = utility(*arguments), arguments[:-1]
@@ -34,28 +34,28 @@ def connected(utility: Callable[..., Tensor]) -> Callable[..., Tensor]:
                 "`model` must be differentiable with respect to its inputs for gradient methods, got values without a "
                 "gradient. Use a perturbation method for black boxes."
             )
-        # Captum takes the gradient towards all inputs, which fails for one that the model leaves unused.
+        # Captum takes the gradient of all inputs, which fails for one that the model does not use.
         return values + sum((0 * x).reshape(len(x), -1).sum(dim=1) for x in inputs)
 
     return value
 
 
 def element_players(game: Game, rows: Tensor) -> tuple[Tensor, ...]:
-    """Per input, the player of each element, (1 or n, ...); F for elements that are no player's."""
+    """Per input, the player of each element, (1 or n, ...); F for elements of no player."""
     return tuple(
         (ids if len(ids) == 1 else ids[rows]).view(-1, *x.shape[1:])
         for x, ids in zip(game.inputs, game.players.ids, strict=True)
     )
 
 
-def stand_ins(game: Game, rows: Tensor, *, all_of_them: bool) -> tuple[Tensor, ...]:
-    """What the samples are compared with, per input. Elements that are no player's stand in for themselves.
+def baseline_rows(game: Game, rows: Tensor, *, all_of_them: bool) -> tuple[Tensor, ...]:
+    """Baselines of the samples, per input. Elements of no player are their own baseline.
 
     Args:
         game: the game.
-        rows: which samples; only one of them if all stand-ins are asked for.
-        all_of_them: all R background rows instead of their mean, a single one twice, because methods that ask for a
-            distribution (DeepLiftShap) refuse one row.
+        rows: which samples; only one of them if all background rows are asked for.
+        all_of_them: all R background rows instead of their mean, a single one twice, because methods that take a
+            distribution (DeepLiftShap) need two.
 
     Returns:
         Tensors of shape (n, ...) or (max(2, R), ...).
@@ -78,7 +78,7 @@ def stand_ins(game: Game, rows: Tensor, *, all_of_them: bool) -> tuple[Tensor, .
 
 
 def arguments_of_the_model(game: Game, rows: Tensor) -> dict[str, Any]:
-    """What has to be told about the game to an attribution object, which calls a model by itself."""
+    """Arguments that an attribution object, which runs a model itself, needs from the game."""
     arguments: dict[str, Any] = {"feature_mask": element_players(game, rows)}
     if game.n_outputs > 1 and not game.target.is_floating_point():
         arguments["target"] = game.target[rows]
@@ -91,7 +91,7 @@ def arguments_of_the_model(game: Game, rows: Tensor) -> dict[str, Any]:
 
 
 def gather_by_player(game: Game, rows: Tensor, found: tuple[Tensor, ...], *, average: bool) -> Tensor:
-    """Attributions of elements as scores of players.
+    """Attributions of players from those of elements.
 
     Args:
         game: the game.

@@ -88,7 +88,7 @@ def reachability(h: RedundancyGraph) -> Flags:
         array([[False,  True],
                [False, False]])
     """
-    reach: Flags = h.quotient_adjacency
+    reach: Flags = h.component_edges
     while True:
         longer: Flags = reach | _composed(reach, reach)
         if (longer == reach).all():

@@ -1,6 +1,5 @@
-"""Captum's methods play our game: against exact values, closed forms and the game itself."""
+"""Captum's methods on a game, against exact values, closed forms and the game itself."""
 
-import importlib.util
 import subprocess
 import sys
 
@@ -8,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bivshap_lightning import BivariateShapley, Game
-from bivshap_lightning.explainers.rivals import CaptumRival, Rival, captum_methods, captum_rival
+from bivshap_lightning import Game
+from bivshap_lightning.explainers import Explainer, find_explainer
+from bivshap_lightning.explainers.rivals import CaptumExplainer, captum_explainer, captum_methods
 
 GRADIENT = ["gradient_shap", "input_x_gradient", "integrated_gradients", "saliency"]
 PERTURBATION = ["feature_ablation", "kernel_shap", "lime", "shapley_sampling", "shapley_values"]
@@ -28,7 +28,7 @@ def network() -> nn.Module:
 
 
 class TwoInputs(nn.Module):
-    """A product of what two inputs say, so that players of both interact."""
+    """A product of functions of two inputs, so that players of both interact."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ def tuple_game() -> Game:
 
 
 def ragged_game(network: nn.Module) -> Game:
-    """Three, one and no players; the last element is nobody's."""
+    """Three, one and no players; the last element belongs to none."""
     mask = torch.tensor([[0, 1, 2, -1], [0, 0, 0, -1], [-1, -1, -1, -1]])
     return table_game(network, feature_mask=mask)
 
@@ -83,32 +83,32 @@ def ends(game: Game) -> Tensor:
 @pytest.mark.parametrize(("name", "n_evaluations", "tolerance"), SHAPLEY)
 def test_shapley_methods_agree_with_exact_values(game, name, n_evaluations, tolerance):
     n_evaluations = n_evaluations and n_evaluations * game.removal.n_rows
-    exact = BivariateShapley(None, "exact").explain(game).shapley
-    scores = captum_rival(name, n_evaluations=n_evaluations).attribute(game)
+    exact = find_explainer("exact").explain(game).shapley
+    scores = captum_explainer(name).explain(game, n_evaluations).shapley
     assert exact.abs().max() > 4 * tolerance
     torch.testing.assert_close(scores, exact, atol=tolerance, rtol=0)
 
 
-def test_feature_ablation_is_what_the_last_one_to_leave_takes_along(game):
+def test_feature_ablation_is_the_loss_when_a_player_leaves_all_others(game):
     everyone = torch.ones(game.n_players, dtype=torch.bool)
     values = game(torch.cat([everyone[None], ~torch.eye(game.n_players, dtype=torch.bool)])[None])
-    scores = captum_rival("feature_ablation").attribute(game)
+    scores = captum_explainer("feature_ablation").explain(game).shapley
     torch.testing.assert_close(scores, values[:, :1] - values[:, 1:])
 
 
 @pytest.mark.parametrize("name", ["integrated_gradients", "gradient_shap"])
-def test_gradients_between_stand_ins_and_inputs_add_up(game, name, network):
+def test_gradients_between_baselines_and_inputs_add_up(game, name, network):
     if game.removal.n_rows > 1 and name == "integrated_gradients":  # it starts from the mean row
         mean = game.removal.rows[0].mean(dim=1)
         game = Game(network, game.inputs[0], baselines=mean)
     n_evaluations = 2_000 if name == "gradient_shap" else 100
-    scores = captum_rival(name, n_evaluations=n_evaluations).attribute(game)
+    scores = captum_explainer(name).explain(game, n_evaluations).shapley
     torch.testing.assert_close(scores.sum(dim=1), ends(game), atol=0.05 if name == "gradient_shap" else 1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("name", captum_methods())
 def test_null_players_get_exactly_zero_and_the_others_something_finite(game, name):
-    scores = captum_rival(name).attribute(game)
+    scores = captum_explainer(name).explain(game).shapley
     assert scores.shape == (game.n_samples, game.n_players)
     assert scores.dtype == game.dtype
     assert bool(torch.isfinite(scores).all())
@@ -117,7 +117,7 @@ def test_null_players_get_exactly_zero_and_the_others_something_finite(game, nam
         assert bool((scores[~game.null_players] != 0).all())
 
 
-def test_at_least_these_methods_play():
+def test_at_least_these_methods_are_found():
     assert set(captum_methods()) >= {*GRADIENT, *PERTURBATION}
 
 
@@ -133,58 +133,58 @@ def test_a_linear_model_gives_weight_times_difference(name):
     game, weights, x = linear_game(baselines=baseline, feature_mask=torch.tensor([[0, 1, 1, 0]]))
     per_element = weights * (x - baseline)
     expected = torch.stack([per_element[:, 0] + per_element[:, 3], per_element[:, 1] + per_element[:, 2]], dim=1)
-    torch.testing.assert_close(captum_rival(name).attribute(game), expected)
+    torch.testing.assert_close(captum_explainer(name).explain(game).shapley, expected)
 
 
 def test_gradient_shap_draws_from_all_background_rows():
     background = torch.tensor([[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
     game, weights, x = linear_game(background=background)
-    scores = captum_rival("gradient_shap", n_evaluations=4000).attribute(game)
+    scores = captum_explainer("gradient_shap").explain(game, 4000).shapley
     torch.testing.assert_close(scores, weights * (x - 0.5), atol=0.1, rtol=0)
-    few = captum_rival("gradient_shap", n_evaluations=1).attribute(game)
+    few = captum_explainer("gradient_shap").explain(game, 1).shapley
     assert any(torch.allclose(few, weights * (x - row)) for row in background)
 
 
 def test_local_gradients_and_their_options():
     game, weights, x = linear_game(baselines=-7.0)
-    torch.testing.assert_close(captum_rival("saliency").attribute(game), weights.abs().expand(2, 4))
-    signed = captum_rival("saliency", options={"abs": False}).attribute(game)
+    torch.testing.assert_close(captum_explainer("saliency").explain(game).shapley, weights.abs().expand(2, 4))
+    signed = captum_explainer("saliency", options={"abs": False}).explain(game).shapley
     torch.testing.assert_close(signed, weights.expand(2, 4))
-    torch.testing.assert_close(captum_rival("input_x_gradient").attribute(game), weights * x)
+    torch.testing.assert_close(captum_explainer("input_x_gradient").explain(game).shapley, weights * x)
 
 
 def test_lime_finds_the_order_of_a_linear_model():
     game, weights, _ = linear_game(baselines=torch.zeros(4))
-    scores = captum_rival("lime").attribute(game)
+    scores = captum_explainer("lime").explain(game).shapley
     assert scores[0].argsort().tolist() == (weights * game.inputs[0][0]).argsort().tolist()
 
 
 @pytest.mark.parametrize("name", PERTURBATION)
-def test_a_lone_player_takes_everything(network, name):
+def test_a_single_player_gets_the_whole_value(network, name):
     game = table_game(network, feature_mask=torch.zeros(1, N, dtype=torch.int64), behavior="logit")
-    scores = captum_rival(name).attribute(game)
+    scores = captum_explainer(name).explain(game).shapley
     torch.testing.assert_close(scores[:, 0], ends(game), atol=0.2 if name == "lime" else 1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("name", captum_methods())
 def test_scores_repeat_and_do_not_depend_on_the_rest_of_the_batch(network, name):
     game = table_game(network)
-    scores = captum_rival(name).attribute(game)
+    scores = captum_explainer(name).explain(game).shapley
     torch.manual_seed(99)
-    assert torch.equal(captum_rival(name).attribute(game), scores)
+    assert torch.equal(captum_explainer(name).explain(game).shapley, scores)
     alone = Game(network, game.inputs[0][1:2], baselines=0.3)
-    torch.testing.assert_close(captum_rival(name).attribute(alone), scores[1:2], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(captum_explainer(name).explain(alone).shapley, scores[1:2], atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["kernel_shap", "lime", "shapley_sampling", "gradient_shap"])
 def test_the_seed_matters(network, name):
     game = table_game(network, behavior="logit")
-    first, second = (captum_rival(name, seed=seed).attribute(game) for seed in (1, 2))
+    first, second = (captum_explainer(name).explain(game, seed=seed).shapley for seed in (1, 2))
     assert not torch.equal(first, second)
 
 
 @pytest.mark.parametrize("name", captum_methods())
-def test_model_and_generators_are_left_as_they_were(name, global_rng_untouched):
+def test_model_and_generators_are_unchanged(name, global_rng_untouched):
     state = torch.get_rng_state()
     model = nn.Sequential(nn.Linear(N, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 3))
     inputs = torch.randn(3, N)
@@ -192,32 +192,32 @@ def test_model_and_generators_are_left_as_they_were(name, global_rng_untouched):
     model[2].eval()
     before = {key: value.clone() for key, value in model.state_dict().items()}
     game = Game(model, inputs)
-    captum_rival(name).attribute(game)
+    captum_explainer(name).explain(game)
     assert [m.training for m in model.modules()] == [True, True, True, False, True, True]
     assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert not game.inputs[0].requires_grad
 
 
-def test_generators_are_put_back_after_an_error(network, global_rng_untouched):
+def test_generators_are_restored_after_an_error(network, global_rng_untouched):
     state = torch.get_rng_state()
     game = table_game(network)
     torch.set_rng_state(state)
     game.values_of = lambda masks, samples: 1 / 0
     with pytest.raises(ZeroDivisionError, match="division by zero"):
-        captum_rival("kernel_shap").attribute(game)
+        captum_explainer("kernel_shap").explain(game)
 
 
 @pytest.mark.parametrize("built_inside", [True, False])
 @pytest.mark.parametrize("name", captum_methods())
 def test_inside_inference_mode(network, name, built_inside):
     game = table_game(network)
-    expected = captum_rival(name).attribute(game)
+    expected = captum_explainer(name).explain(game).shapley
     with torch.inference_mode():
         if built_inside:
             game = table_game(network)
-        torch.testing.assert_close(captum_rival(name).attribute(game), expected)
-    torch.testing.assert_close(captum_rival(name).attribute(game), expected)
+        torch.testing.assert_close(captum_explainer(name).explain(game).shapley, expected)
+    torch.testing.assert_close(captum_explainer(name).explain(game).shapley, expected)
 
 
 @pytest.mark.parametrize(("name", "n_rows", "expected"), [
@@ -228,10 +228,10 @@ def test_inside_inference_mode(network, name, built_inside):
     ("gradient_shap", 1, 16),
     ("saliency", 1, 1),
 ])  # fmt: skip
-def test_the_budget_is_spent_on_every_sample(network, name, n_rows, expected):
+def test_n_evaluations_is_spent_on_every_sample(network, name, n_rows, expected):
     game = table_game(network, baselines=None, background=torch.linspace(-1, 1, n_rows * N).view(n_rows, N))
     spent = game.n_evaluations.clone()
-    captum_rival(name, n_evaluations=16 * n_rows).attribute(game)
+    captum_explainer(name).explain(game, 16 * n_rows)
     assert (game.n_evaluations - spent).tolist() == [expected] * 3
 
 
@@ -242,12 +242,13 @@ def test_the_budget_is_spent_on_every_sample(network, name, n_rows, expected):
     ("lime", 8, 200),
     ("shapley_sampling", 100, 25),
 ])  # fmt: skip
-def test_default_budgets(name, width, n_samples):
+def test_default_numbers_of_draws(name, width, n_samples):
     game = Game(lambda x: x.sum(dim=1), torch.ones(1, width), behavior="output")
-    rival = captum_rival(name)
+    explainer = captum_explainer(name)
     asked = {}
-    method = type(rival.method.__name__, (rival.method,), {"attribute": _spy(rival.method.attribute, asked)})
-    CaptumRival(method, name).attribute(game)
+    kind = explainer.method
+    method = type(kind.__name__, (kind,), {"attribute": _spy(kind.attribute, asked)})
+    CaptumExplainer(method, name).explain(game)
     assert asked["n_samples"] == n_samples
 
 
@@ -278,9 +279,9 @@ def test_rows_per_call_bounds_what_gradient_methods_run_at_once():
     for name in GRADIENT:
         roomy, tight = (Game(model, inputs, behavior="output") for _ in range(2))
         tight.rows_per_call = 4
-        expected = captum_rival(name).attribute(roomy)
+        expected = captum_explainer(name).explain(roomy).shapley
         seen.clear()
-        scores = captum_rival(name).attribute(tight)
+        scores = captum_explainer(name).explain(tight).shapley
         assert max(seen) <= 4
         torch.testing.assert_close(scores, expected, atol=0.1 if name == "gradient_shap" else 1e-5, rtol=0)
 
@@ -295,11 +296,11 @@ def test_gradient_methods_back_off_when_memory_runs_out():
 
     game = Game(model, torch.ones(6, 2), behavior="output")
     limit[0] = 4
-    torch.testing.assert_close(captum_rival("integrated_gradients").attribute(game), torch.ones(6, 2))
+    torch.testing.assert_close(captum_explainer("integrated_gradients").explain(game).shapley, torch.ones(6, 2))
     assert game.rows_per_call <= 4
     limit[0] = 0
     with pytest.raises(torch.OutOfMemoryError, match="out of memory"):
-        captum_rival("integrated_gradients").attribute(game)
+        captum_explainer("integrated_gradients").explain(game)
 
 
 def test_other_runtime_errors_are_not_retried(network):
@@ -311,41 +312,41 @@ def test_other_runtime_errors_are_not_retried(network):
     from captum.attr import Saliency
 
     with pytest.raises(RuntimeError, match="shapes do not match"):
-        captum_rival(Saliency(broken)).attribute(game)
+        captum_explainer(Saliency(broken)).explain(game)
 
 
 def test_an_input_the_model_ignores_gets_no_gradient():
     game = Game(lambda a, b: (a**2).sum(dim=1), (torch.ones(2, 2), torch.ones(2, 1)), behavior="output")
     expected = torch.tensor([[1.0, 1.0, 0.0]] * 2)
-    torch.testing.assert_close(captum_rival("integrated_gradients").attribute(game), expected)
+    torch.testing.assert_close(captum_explainer("integrated_gradients").explain(game).shapley, expected)
 
 
 def test_double_precision_stays_double(network):
     game = Game(network.double(), torch.randn(2, N, dtype=torch.float64), behavior="logit")
     for name in ("feature_ablation", "integrated_gradients"):
-        assert captum_rival(name).attribute(game).dtype == torch.float64
+        assert captum_explainer(name).explain(game).shapley.dtype == torch.float64
 
 
 def test_tokens_can_be_perturbed_but_not_differentiated():
     embedding = nn.Embedding(10, 4)
     game = Game(lambda tokens: embedding(tokens).sum(dim=1), torch.tensor([[1, 2, 3]]), target=0, behavior="logit")
-    exact = BivariateShapley(None, "exact").explain(game).shapley
-    torch.testing.assert_close(captum_rival("shapley_values").attribute(game), exact)
+    exact = find_explainer("exact").explain(game).shapley
+    torch.testing.assert_close(captum_explainer("shapley_values").explain(game).shapley, exact)
     with pytest.raises(ValueError, match=r"`inputs` must be floating point for 'saliency'.*int64 for input 0"):
-        captum_rival("saliency").attribute(game)
+        captum_explainer("saliency").explain(game)
 
 
 def test_black_boxes_can_be_perturbed_but_not_differentiated():
     game = Game(lambda x: x.sum(axis=1), torch.ones(1, 2).numpy(), behavior="output")
-    torch.testing.assert_close(captum_rival("feature_ablation").attribute(game).float(), torch.ones(1, 2))
+    torch.testing.assert_close(captum_explainer("feature_ablation").explain(game).shapley.float(), torch.ones(1, 2))
     with pytest.raises(ValueError, match="`model` must be differentiable with respect to its inputs"):
-        captum_rival("integrated_gradients").attribute(game)
+        captum_explainer("integrated_gradients").explain(game)
 
 
 def test_scores_that_are_not_finite_are_refused():
     game = Game(lambda x: x.clamp(min=0).sqrt().sum(dim=1), torch.zeros(1, 2), baselines=1.0, behavior="output")
     with pytest.raises(ValueError, match="`game` must have finite attributions, got 2 NaN or infinite of 2"):
-        captum_rival("saliency").attribute(game)
+        captum_explainer("saliency").explain(game)
 
 
 class TestAttributionObjects:
@@ -365,8 +366,10 @@ class TestAttributionObjects:
                 feature_mask=game.players.ids[0].masked_fill(game.players.ids[0] == game.n_players, -1),
                 behavior="logit",
             )
-            expected = captum_rival(kind).attribute(game)
-            torch.testing.assert_close(captum_rival(kind(network)).attribute(game), expected, atol=1e-6, rtol=1e-5)
+            expected = captum_explainer(kind).explain(game).shapley
+            torch.testing.assert_close(
+                captum_explainer(kind(network)).explain(game).shapley, expected, atol=1e-6, rtol=1e-5
+            )
 
     @pytest.mark.parametrize("name", ["KernelShap", "ShapleyValueSampling"])
     def test_estimators_find_the_exact_values(self, network, name):
@@ -374,9 +377,9 @@ class TestAttributionObjects:
 
         mask = torch.tensor([[0, 1, 2, -1], [0, 0, 1, -1], [0, 1, 1, -1]])
         game = table_game(network, feature_mask=mask, behavior="logit")
-        exact = BivariateShapley(None, "exact").explain(game).shapley
-        rival = captum_rival(getattr(captum.attr, name)(network), n_evaluations=600)
-        torch.testing.assert_close(rival.attribute(game), exact, atol=0.05, rtol=0)
+        exact = find_explainer("exact").explain(game).shapley
+        explainer = captum_explainer(getattr(captum.attr, name)(network))
+        torch.testing.assert_close(explainer.explain(game, 600).shapley, exact, atol=0.05, rtol=0)
 
     def test_deep_lift_is_exact_for_a_linear_model(self):
         from captum.attr import DeepLift, DeepLiftShap
@@ -386,23 +389,23 @@ class TestAttributionObjects:
         game = Game(model, x, baselines=baselines, behavior="logit", target=1)
         expected = model.weight[1].detach() * (x - baselines)
         for kind in (DeepLift, DeepLiftShap):
-            torch.testing.assert_close(captum_rival(kind(model)).attribute(game), expected)
+            torch.testing.assert_close(captum_explainer(kind(model)).explain(game).shapley, expected)
         network = nn.Sequential(model, nn.ReLU())
         game = Game(network, x, baselines=baselines, behavior="logit", target=1)
-        scores = captum_rival(DeepLift(network)).attribute(game)
+        scores = captum_explainer(DeepLift(network)).explain(game).shapley
         torch.testing.assert_close(scores.sum(dim=1), ends(game))
         assert all(p.grad is None for p in network.parameters())
 
-    def test_noise_tunnels_lead_to_their_method(self, network):
+    def test_noise_tunnels_wrap_their_method(self, network):
         from captum.attr import IntegratedGradients, NoiseTunnel
 
         game = table_game(network, behavior="logit")
-        quiet = captum_rival(NoiseTunnel(IntegratedGradients(network)), options={"stdevs": 0.0, "nt_samples": 2})
-        expected = captum_rival("integrated_gradients").attribute(game)
-        torch.testing.assert_close(quiet.attribute(game), expected)
+        quiet = captum_explainer(NoiseTunnel(IntegratedGradients(network)), options={"stdevs": 0.0, "nt_samples": 2})
+        expected = captum_explainer("integrated_gradients").explain(game).shapley
+        torch.testing.assert_close(quiet.explain(game).shapley, expected)
         assert quiet.name == "noise_tunnel"
-        noisy = captum_rival(NoiseTunnel(IntegratedGradients(network)), options={"stdevs": 0.5})
-        assert torch.equal(noisy.attribute(game), noisy.attribute(game))
+        noisy = captum_explainer(NoiseTunnel(IntegratedGradients(network)), options={"stdevs": 0.5})
+        assert torch.equal(noisy.explain(game).shapley, noisy.explain(game).shapley)
 
     def test_further_arguments_follow_their_samples(self):
         from captum.attr import FeatureAblation
@@ -413,18 +416,18 @@ class TestAttributionObjects:
         further = (torch.tensor([1.0, 10.0]), 2)
         game = Game(model, torch.ones(2, 3), behavior="output", additional_forward_args=further)
         expected = torch.tensor([[1.0] * 3, [10.0] * 3])
-        torch.testing.assert_close(captum_rival(FeatureAblation(model)).attribute(game), expected)
-        torch.testing.assert_close(captum_rival("feature_ablation").attribute(game), expected)
-        torch.testing.assert_close(captum_rival("integrated_gradients").attribute(game), expected)
+        torch.testing.assert_close(captum_explainer(FeatureAblation(model)).explain(game).shapley, expected)
+        torch.testing.assert_close(captum_explainer("feature_ablation").explain(game).shapley, expected)
+        torch.testing.assert_close(captum_explainer("integrated_gradients").explain(game).shapley, expected)
 
     def test_windows_are_summed_into_players(self):
         from captum.attr import Occlusion
 
         game, weights, x = linear_game(feature_mask=torch.tensor([[0, 0, 1, 1]]))
-        rival = captum_rival(Occlusion(lambda rows: rows @ weights), options={"sliding_window_shapes": (1,)})
-        torch.testing.assert_close(rival.attribute(game), (weights * x).view(2, 2, 2).sum(dim=2))
-        by_name = captum_rival("occlusion", options={"sliding_window_shapes": (1,)})
-        torch.testing.assert_close(by_name.attribute(game), (weights * x).view(2, 2, 2).sum(dim=2))
+        by_object = captum_explainer(Occlusion(lambda rows: rows @ weights), options={"sliding_window_shapes": (1,)})
+        torch.testing.assert_close(by_object.explain(game).shapley, (weights * x).view(2, 2, 2).sum(dim=2))
+        by_name = captum_explainer("occlusion", options={"sliding_window_shapes": (1,)})
+        torch.testing.assert_close(by_name.explain(game).shapley, (weights * x).view(2, 2, 2).sum(dim=2))
 
     def test_one_baseline_cannot_be_made_of_several_rows_of_tokens(self):
         from captum.attr import FeatureAblation
@@ -434,85 +437,111 @@ class TestAttributionObjects:
 
         game = Game(model, torch.tensor([[1, 2]]), background=torch.tensor([[3, 4], [5, 6]]), behavior="output")
         with pytest.raises(ValueError, match=r"`background` must be floating point for an attribution object.*int64"):
-            captum_rival(FeatureAblation(model)).attribute(game)
+            captum_explainer(FeatureAblation(model)).explain(game)
 
     def test_attributions_to_something_else_are_refused(self, network):
         from captum.attr import LayerActivation
 
         with pytest.raises(ValueError, match=r"of shapes \[\(3, 4\)\], got \[\(3, 12\)\] from 'layer_activation'"):
-            captum_rival(LayerActivation(network, network[0])).attribute(table_game(network))
+            captum_explainer(LayerActivation(network, network[0])).explain(table_game(network))
 
     def test_what_attribute_needs_must_be_given(self, network):
         from captum.attr import DataLoaderAttribution, FeatureAblation, NeuronGradient
 
         with pytest.raises(ValueError, match=r"`options` must hold `neuron_selector` for 'neuron_gradient', got \[\]"):
-            captum_rival(NeuronGradient(network, network[0]))
+            captum_explainer(NeuronGradient(network, network[0]))
         with pytest.raises(ValueError, match="`method` must attribute to `inputs`, got 'data_loader_attribution'"):
-            captum_rival(DataLoaderAttribution(FeatureAblation(network)))
+            captum_explainer(DataLoaderAttribution(FeatureAblation(network)))
 
 
 @pytest.mark.parametrize(("method", "reason"), [
     ("deep_lift", "it is built from `model`"),
     ("guided_grad_cam", "it is built from `model`, `layer`"),
-    ("layer_conductance", "it looks into layers"),
-    ("neuron_gradient", "it looks into layers"),
+    ("layer_conductance", "it inspects layers"),
+    ("neuron_gradient", "it inspects layers"),
     ("noise_tunnel", "it is neither a perturbation method nor a gradient method"),
     ("perturbation_attribution", "it is neither"),
     ("feature_permutation", "it shuffles values between samples"),
     ("occlusion", "its `attribute` also needs `sliding_window_shapes`"),
 ])  # fmt: skip
-def test_methods_that_cannot_play_say_why(method, reason):
+def test_methods_that_cannot_be_used_by_name_say_why(method, reason):
     with pytest.raises(ValueError, match=rf"`method` must be one of .*kernel_shap.*, got '{method}': {reason}"):
-        captum_rival(method)
+        captum_explainer(method)
 
 
-def test_mistakes_are_named(network):
+def test_wrong_arguments_raise(network):
     with pytest.raises(ValueError, match=r"`method` must be one of \('feature_ablation', .*\), got 'shap'"):
-        captum_rival("shap")
+        captum_explainer("shap")
     for wrong in (7, dict):
         with pytest.raises(TypeError, match=r"`method` must be a name out of .* or an attribution object, got"):
-            captum_rival(wrong)
+            captum_explainer(wrong)
     with pytest.raises(ValueError, match="`n_evaluations` must be at least 1, got 0"):
-        captum_rival("saliency", n_evaluations=0)
+        captum_explainer("saliency").explain(table_game(network), 0)
     for unknown in ("absolute", "target", "additional_forward_args"):
         with pytest.raises(ValueError, match=rf"`options` must be among \['abs'\] for 'saliency', got \['{unknown}'\]"):
-            captum_rival("saliency", options={unknown: 1})
+            captum_explainer("saliency", options={unknown: 1})
     for name, least in (("kernel_shap", 6), ("lime", 6), ("shapley_sampling", 8)):
         game = table_game(network)
         with pytest.raises(ValueError, match=rf"`n_evaluations` must be at least {least} for '{name}' with 4 players"):
-            captum_rival(name, n_evaluations=least - 1).attribute(game)
-        captum_rival(name, n_evaluations=least).attribute(game)
+            captum_explainer(name).explain(game, least - 1)
+        captum_explainer(name).explain(game, least)
     game = table_game(network, baselines=None, background=torch.zeros(3, N))
     with pytest.raises(ValueError, match=r"must be at least 24 \(8 coalitions times 3 background rows\)"):
-        captum_rival("shapley_sampling", n_evaluations=23).attribute(game)
+        captum_explainer("shapley_sampling").explain(game, 23)
     game = Game(lambda x: x.sum(dim=1), torch.ones(1, 10), behavior="output")
     with pytest.raises(ValueError, match=r"fewer than 10 players for 'shapley_values', got 10, in 10! orders"):
-        captum_rival("shapley_values").attribute(game)
-
-
-def test_a_missing_scikit_learn_is_noticed_before_anything_runs(monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        "bivshap_lightning.explainers.rivals.captum_signatures.find_spec",
-        lambda name: None if name == "sklearn" else find(name),
-    )
-    for name in ("kernel_shap", "lime"):
-        with pytest.raises(ImportError, match=rf"`{name}` must find scikit-learn, .*bivshap_lightning\[trees\]"):
-            captum_rival(name)
-    captum_rival("shapley_sampling")
+        captum_explainer("shapley_values").explain(game)
 
 
 def test_classes_and_long_names_are_the_same_method():
     from captum.attr import ShapleyValueSampling
 
     for method in ("shapley_sampling", "shapley_value_sampling", ShapleyValueSampling):
-        rival = captum_rival(method)
-        assert isinstance(rival, Rival)
-        assert rival.name == "shapley_sampling"
-        assert rival == captum_rival("shapley_sampling")
+        explainer = captum_explainer(method)
+        assert isinstance(explainer, Explainer)
+        assert explainer.name == "shapley_sampling"
+        assert explainer == captum_explainer("shapley_sampling")
 
 
-def test_captum_is_imported_only_when_a_rival_is_asked_for():
+def test_captum_is_imported_only_when_one_of_its_methods_is_used():
     code = "import bivshap_lightning.explainers.rivals, sys; assert 'captum' not in sys.modules"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("name", captum_methods())
+def test_explanations_are_univariate_and_carry_their_provenance(network, name):
+    game = table_game(network)
+    before = game.n_evaluations
+    explanation = captum_explainer(name).explain(game, 40, seed=3)
+    assert explanation.bivariate is None
+    assert explanation.standard_error is None
+    assert explanation.shapley_standard_error is None
+    assert (explanation.method, explanation.seed, explanation.removal) == (name, 3, "baseline 0.3")
+    assert torch.equal(explanation.n_evaluations, game.n_evaluations - before)
+    assert explanation.is_exact == (name in {"feature_ablation", "input_x_gradient", "saliency", "shapley_values",
+                                             "deconvolution", "guided_backprop", "lrp"})  # fmt: skip
+    with pytest.raises(ValueError, match=rf"`method` must be bivariate to give a graph, got '{name}'"):
+        explanation.graph(0)
+
+
+@pytest.mark.parametrize("name", captum_methods())
+@pytest.mark.parametrize("n_rows", [1, 2])
+def test_the_minimum_is_enough_and_one_less_is_not(network, name, n_rows):
+    game = table_game(network, baselines=None, background=torch.linspace(-1, 1, n_rows * N).view(n_rows, N))
+    explainer = captum_explainer(name)
+    least = explainer.minimum_evaluations(game)
+    explanation = explainer.explain(game, least)
+    if name in ("kernel_shap", "lime"):
+        assert int(explanation.n_evaluations.max()) <= least
+    elif name == "shapley_sampling":  # the empty coalition comes on top
+        assert explanation.n_evaluations.tolist() == [least + n_rows] * 3
+    elif name == "shapley_values":  # equal coalitions of one call are evaluated once
+        assert int(explanation.n_evaluations.max()) <= least
+    elif name in ("integrated_gradients", "gradient_shap"):
+        assert (least, explanation.n_evaluations.tolist()) == (1, [1] * 3)
+    else:
+        assert explanation.n_evaluations.tolist() == [least] * 3
+    if name in ("kernel_shap", "lime", "shapley_sampling"):
+        with pytest.raises(ValueError, match=f"`n_evaluations` must be at least {least}"):
+            explainer.explain(game, least - 1)
