@@ -180,7 +180,8 @@ def _input_strip(
 ) -> ImageStrip | WordStrip | None:
     """What stands between the header and the rows."""
     if segments is not None:
-        return ImageStrip(image, segments, values.shapley, texts, shown)
+        caption = "input" if values.n_samples is None else "a sample"
+        return ImageStrip(image, segments, values.shapley, texts, shown, caption)
     if image is not None:
         raise ValueError("`segments` must say which player each pixel of `image` belongs to, got None. Pass both.")
     return None if words is None else WordStrip(words, values.shapley)
