@@ -114,8 +114,8 @@ def is_monotone(game: Game, *, tolerance: float = 0.0) -> Tensor:
 def transitivity_violations(bivariate: Tensor, *, gamma: float) -> Tensor:
     """How far the redundancy graph is from transitive, for each sample.
 
-    ``H`` has an edge j → i if ``|E2[i, j]| <= gamma``. The number is the most by which ``|E2[k, j]|`` exceeds gamma over
-    all chains j → i → k of three players; 0 means that H is transitive.
+    ``H`` has an edge j → i if ``|E2[i, j]| <= gamma``. The number is the most by which ``|E2[k, j]|`` exceeds gamma
+    over all chains j → i → k of three players; 0 means that H is transitive.
 
     Args:
         bivariate: (B, F, F) E2.
