@@ -1,6 +1,6 @@
-"""Batches: what of a validation batch goes into the model, and what are its labels.
+"""Reads a validation batch: which tensors are inputs of the model, and which are labels.
 
-Understood without help: a tensor; ``(x, y)`` and ``(x1, x2, ..., y)``; ``((x1, x2), y)``; a mapping with a common name
+Recognised without help: a tensor; ``(x, y)`` and ``(x1, x2, ..., y)``; ``((x1, x2), y)``; a mapping with a common name
 for inputs and labels, Hugging Face's among them, whose further tensors are passed to the model by name. The last tensor
 of a tuple is taken for labels if it holds one number per sample, or nothing but zeros and ones (several labels).
 """
@@ -26,7 +26,7 @@ ForwardFunction = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch, understood.
+    """The parts of a batch.
 
     Attributes:
         inputs: what is explained, tensors with one row per sample.
@@ -56,25 +56,25 @@ class Batch:
         return Batch(tuple(tensors[:n_inputs]), labels, extra, self.by_name)
 
 
-def understand(batch: Any, input_fn: InputFunction | None = None) -> Batch:
+def read_batch(batch: Any, input_fn: InputFunction | None = None) -> Batch:
     """Find inputs and labels in a batch.
 
     Args:
         batch: what the validation dataloader yields.
-        input_fn: tells instead: returns the inputs, or (inputs, labels); inputs are a tensor or a tuple of them.
+        input_fn: used instead: returns the inputs, or (inputs, labels); inputs are a tensor or a tuple of them.
 
     Raises:
         TypeError: nothing fits; the message shows the batch and the lines that would explain it.
 
     Example:
         >>> import torch
-        >>> understand((torch.zeros(8, 3), torch.zeros(8, dtype=torch.long))).labels.shape
+        >>> read_batch((torch.zeros(8, 3), torch.zeros(8, dtype=torch.long))).labels.shape
         torch.Size([8])
     """
     if input_fn is not None:
-        told = input_fn(batch)
-        pair = isinstance(told, (tuple, list)) and len(told) == 2 and (told[1] is None or _is_label(told[1]))
-        found = _from_parts(*(told if pair else (told, None)))
+        given = input_fn(batch)
+        is_pair = isinstance(given, (tuple, list)) and len(given) == 2 and (given[1] is None or _is_label(given[1]))
+        found = _from_parts(*(given if is_pair else (given, None)))
     elif isinstance(batch, Mapping):
         found = _from_mapping(batch)
     elif isinstance(batch, (tuple, list)) and batch:
@@ -89,12 +89,12 @@ def understand(batch: Any, input_fn: InputFunction | None = None) -> Batch:
     return found
 
 
-def describe(value: Any, indent: int = 2) -> str:
+def batch_tree(value: Any, indent: int = 2) -> str:
     """The structure of a batch as a tree of shapes.
 
     Example:
         >>> import torch
-        >>> print(describe({"image": torch.zeros(4, 3), "names": ["a", "b"]}))
+        >>> print(batch_tree({"image": torch.zeros(4, 3), "names": ["a", "b"]}))
           dict
             image: float32 (4, 3)
             names: list of 2 str
@@ -139,13 +139,13 @@ def labels_as_target(batch: Batch, behavior: Any) -> Tensor | None:
     return labels.long() if bool((labels == labels.round()).all()) else labels
 
 
-def has_interactions(batch: Batch, feature_mask: Any = None) -> list[bool]:
+def has_two_players(batch: Batch, feature_mask: Any = None) -> list[bool]:
     """Which samples can be explained: a text of fewer than two players, such as an empty one, has no graph.
 
     Example:
         >>> import torch
         >>> texts = Batch((torch.tensor([[5, 6], [7, 0]]),), extra={"attention_mask": torch.tensor([[1, 1], [1, 0]])})
-        >>> has_interactions(texts)
+        >>> has_two_players(texts)
         [True, False]
     """
     maker = players_of(batch, feature_mask)
@@ -227,7 +227,7 @@ def _lines(value: Any, prefix: str) -> list[str]:
 def _cannot_read(batch: Any) -> str:
     return (
         "`batch` must hold input tensors where BivShapCallback can find them, got\n"
-        f"{describe(batch)}\n"
+        f"{batch_tree(batch)}\n"
         "Tell it where they are:\n"
         "  BivShapCallback(input_fn=lambda batch: (batch[...], labels_or_None),\n"
         "                  forward_fn=lambda module, x: module(x))"
