@@ -11,6 +11,8 @@ first, as for all estimators; the paper gives no standard errors, the ones here 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from scipy.stats import t as student_t
@@ -29,6 +31,7 @@ PAPER_ORDERS = 1000
 BLOCK_ELEMENTS = 2**25
 
 
+@dataclass(frozen=True)
 class IndependentOrders:
     """Algorithm 1 of the paper on a game without null players.
 
@@ -36,13 +39,17 @@ class IndependentOrders:
     never showed can still happen with a probability of up to about 3 / m (at 95 % confidence), so that much of the
     largest observed gain is added: a zero that was observed m times is a bound, not a proof.
 
+    Attributes:
+        most_orders: draw no more orders than this for a player; None for as many as evaluations allow.
+
     Example:
         >>> IndependentOrders().minimum_evaluations(10)
         40
     """
 
-    name = "paper_sampling"
-    is_exact = False
+    most_orders: int | None = None
+    name: ClassVar[str] = "paper_sampling"
+    is_exact: ClassVar[bool] = False
 
     def minimum_evaluations(self, n_players: int) -> int:
         """Two orders for every player, the fewest that have a spread."""
@@ -53,7 +60,7 @@ class IndependentOrders:
         n = game.n_players
         if n == 1:
             return explain_exactly(game)
-        n_orders = n_coalitions // (2 * n)
+        n_orders = min(n_coalitions // (2 * n), self.most_orders or n_coalitions)
         block = max(1, BLOCK_ELEMENTS // (2 * n_orders * n))
         parts = [self._rows(game, players, n_orders, generator) for players in torch.arange(n).split(block)]
         largest = torch.stack([part[-1] for part in parts]).amax(dim=0)
@@ -120,9 +127,13 @@ class PaperSampling:
             n_evaluations: at most this many model rows per sample; None for 1,000 orders per non-null player.
             seed: seed of the orders.
         """
-        if n_evaluations is None:
+        orders = IndependentOrders()
+        if (
+            n_evaluations is None
+        ):  # samples differ in their number of non-null players, so the number of orders is capped
+            orders = IndependentOrders(most_orders=PAPER_ORDERS)
             n_evaluations = 2 * PAPER_ORDERS * ReducedGame(game).n_players * game.removal.n_rows
-        return explain_without_null_players(IndependentOrders(), game, n_evaluations=n_evaluations, seed=seed)
+        return explain_without_null_players(orders, game, n_evaluations=n_evaluations, seed=seed)
 
 
 @register
