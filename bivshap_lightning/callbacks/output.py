@@ -18,7 +18,7 @@ AFFORDABLE_SHARE = 0.1
 
 
 class Output:
-    """Writes result, and keeps the layout of drawings from epoch to epoch.
+    """Writes the results of audits, and keeps the layout of drawings from epoch to epoch.
 
     Args:
         class_names: a name per class, or None.

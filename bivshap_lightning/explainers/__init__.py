@@ -7,7 +7,15 @@ that an edge i → j carries the importance of j given i.
 Importing a module here registers its explainers, see :mod:`~bivshap_lightning.explainers.registry`.
 """
 
-from bivshap_lightning.explainers import exact, extension, kernel, paper, sampling, trees  # noqa: F401  (registers them)
+from bivshap_lightning.explainers import (  # noqa: F401  (each registers its explainers)
+    exact,
+    extension,
+    kernel,
+    paper,
+    proxy,
+    sampling,
+    trees,
+)
 from bivshap_lightning.explainers.auto import Auto
 from bivshap_lightning.explainers.bivariate import BivariateShapley
 from bivshap_lightning.explainers.estimator import Estimator, default_coalitions, default_evaluations

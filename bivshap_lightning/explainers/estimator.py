@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
+from torch import Tensor
 
 from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
@@ -90,33 +91,71 @@ def explain_without_null_players(
             "`feature_mask` must make at least two players, got 1. Interactions need a second player: split it, "
             "or read its importance off `game` directly."
         )
-    reduced, n_rows = ReducedGame(game), game.removal.n_rows
-    least = estimator.minimum_evaluations(reduced.n_players)
+    # Exact values do not depend on a design, so all samples can be treated together.
+    groups = [ReducedGame(game)] if estimator.is_exact else ReducedGame.by_count(game)
+    before, estimates = game.n_evaluations, []
+    for reduced in groups:
+        n_coalitions = _count_coalitions(estimator, reduced, n_evaluations)
+        with global_rngs_kept([game.device]):
+            generator = torch.Generator(device=game.device).manual_seed(seed)
+            estimates.append(estimator.estimate(reduced, n_coalitions, generator))
+
+    def restore(matrices: list[Tensor], columns: list[Tensor]) -> Tensor:
+        parts = (g.restore(m, c) for g, m, c in zip(groups, matrices, columns, strict=True))
+        return _in_order(list(parts), groups)
+
+    def restore_vectors(vectors: list[Tensor]) -> Tensor:
+        return _in_order([g.restore_vector(v) for g, v in zip(groups, vectors, strict=True)], groups)
+
+    gains = [e.absolute_gains for e in estimates if e.absolute_gains is not None]
+    return Explanation.of(
+        game,
+        method=estimator.name,
+        seed=seed,
+        shapley=restore_vectors([e.shapley for e in estimates]),
+        n_evaluations=game.n_evaluations - before,
+        bivariate=restore([e.bivariate for e in estimates], [e.null_column for e in estimates]),
+        standard_error=restore([e.bivariate_error for e in estimates], [e.null_column_error for e in estimates]),
+        shapley_standard_error=restore_vectors([e.shapley_error for e in estimates]),
+        is_exact=estimator.is_exact,
+        absolute_gains=restore([g[0] for g in gains], [g[1] for g in gains]) if len(gains) == len(groups) else None,
+        notes=_notes(estimates, groups),
+    )
+
+
+def _count_coalitions(estimator: Estimator, reduced: ReducedGame, n_evaluations: int | None) -> int:
+    """How many coalitions the samples of a reduced game may use, checked against the estimator's minimum."""
+    n_rows, least = reduced.game.removal.n_rows, estimator.minimum_evaluations(reduced.n_players)
     if n_evaluations is None:
-        n_coalitions = max(default_coalitions(reduced.n_players), least)
-    else:
-        n_coalitions = n_evaluations // n_rows
-    if n_coalitions < least:
+        return max(default_coalitions(reduced.n_players), least)
+    if n_evaluations // n_rows < least:
         per_row = f" ({least} coalitions times {n_rows} background rows)" if n_rows > 1 else ""
         raise ValueError(
             f"`n_evaluations` must be at least {least * n_rows}{per_row} for method={estimator.name!r} with "
             f"{reduced.n_players} non-null players, got {n_evaluations}. Raise it, or group players by `feature_mask`."
         )
-    before = game.n_evaluations
-    with global_rngs_kept([game.device]):
-        generator = torch.Generator(device=game.device).manual_seed(seed)
-        estimate = estimator.estimate(reduced, n_coalitions, generator)
-    return Explanation.of(
-        game,
-        method=estimator.name,
-        seed=seed,
-        shapley=reduced.restore_vector(estimate.shapley),
-        n_evaluations=game.n_evaluations - before,
-        bivariate=reduced.restore(estimate.bivariate, estimate.null_column),
-        standard_error=reduced.restore(estimate.bivariate_error, estimate.null_column_error),
-        shapley_standard_error=reduced.restore_vector(estimate.shapley_error),
-        is_exact=estimator.is_exact,
-    )
+    return n_evaluations // n_rows
+
+
+def _in_order(parts: list[Tensor], groups: list[ReducedGame]) -> Tensor:
+    """Rows of several groups of samples in the order of the samples."""
+    if groups[0].samples is None:
+        return parts[0]
+    joined = torch.cat(parts)
+    return torch.empty_like(joined).index_copy_(0, _order(groups), joined)
+
+
+def _order(groups: list[ReducedGame]) -> Tensor:
+    return torch.cat([group.samples for group in groups if group.samples is not None])
+
+
+def _notes(estimates: list[Estimate], groups: list[ReducedGame]) -> tuple[str, ...]:
+    """The notes of all samples in their order, () if there are none."""
+    notes = [note for e, g in zip(estimates, groups, strict=True) for note in e.notes or ("",) * g.n_samples]
+    if not any(notes):
+        return ()
+    order = range(len(notes)) if groups[0].samples is None else _order(groups).tolist()
+    return tuple(note for _, note in sorted(zip(order, notes, strict=True)))
 
 
 @dataclass(frozen=True)

@@ -64,11 +64,13 @@ def explain_exactly(game: ReducedGame) -> Estimate:
     parts = parts * weight[:, None]
     bivariate = values.new_zeros(len(values), n, n)
     sums = values.new_zeros(len(values), n, 2)
+    absolute, absolute_sums = torch.zeros_like(bivariate), torch.zeros_like(sums)
     for i in range(n):
         # Bit i of a coalition's number tells whether i is in it; what remains numbers the coalition of the others.
         without_and_with = values.view(len(values), -1, 2, 2**i)
         gains = (without_and_with[:, :, 1] - without_and_with[:, :, 0]).flatten(1)
-        row = gains @ parts
-        bivariate[:, i, :i], bivariate[:, i, i + 1 :] = row[:, :i], row[:, i : n - 1]
-        sums[:, i] = row[:, n - 1 :]
-    return Estimate.exact(bivariate, sums[..., 0], sums[..., 1])
+        for summed, matrix, vector in ((gains, bivariate, sums), (gains.abs(), absolute, absolute_sums)):
+            row = summed @ parts
+            matrix[:, i, :i], matrix[:, i, i + 1 :] = row[:, :i], row[:, i : n - 1]
+            vector[:, i] = row[:, n - 1 :]
+    return Estimate.exact(bivariate, sums[..., 0], sums[..., 1], absolute_gains=(absolute, absolute_sums[..., 1]))

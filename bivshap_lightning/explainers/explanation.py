@@ -39,6 +39,9 @@ class Explanation:
         removal: what replaced absent players.
         names: B tuples of the players' names, or None if they have no names.
         is_exact: whether the values are free of sampling error.
+        absolute_gains: (B, F, F) like ``bivariate`` with the absolute value of every gain; None if the method does not
+            see gains. A value of zero with larger absolute gains is a cancellation, not redundancy.
+        notes: B remarks on how a sample's values were found, such as a fallback, "" for none; () if there are none.
 
     Example:
         >>> from bivshap_lightning import BivariateShapley
@@ -64,6 +67,8 @@ class Explanation:
     removal: str
     names: tuple[tuple[str, ...], ...] | None = None
     is_exact: bool = False
+    absolute_gains: Tensor | None = None
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -78,6 +83,8 @@ class Explanation:
         standard_error: Tensor | None = None,
         shapley_standard_error: Tensor | None = None,
         is_exact: bool = False,
+        absolute_gains: Tensor | None = None,
+        notes: tuple[str, ...] = (),
     ) -> Explanation:
         """Make an explanation of a game from the values that a method computed.
 
@@ -91,6 +98,8 @@ class Explanation:
             standard_error: (B, F, F) of ``bivariate``; zeros if left out.
             shapley_standard_error: (B, F).
             is_exact: whether the values are free of sampling error.
+            absolute_gains: (B, F, F) like ``bivariate`` with the absolute value of every gain.
+            notes: B remarks on how a sample's values were found, or ().
 
         Raises:
             ValueError: a shape is wrong, or a value is NaN or infinite.
@@ -103,7 +112,7 @@ class Explanation:
         """
         if bivariate is not None and standard_error is None:
             standard_error = torch.zeros_like(bivariate)
-        for_pairs = {"bivariate": bivariate, "standard_error": standard_error}
+        for_pairs = {"bivariate": bivariate, "standard_error": standard_error, "absolute_gains": absolute_gains}
         for_players = {"shapley": shapley, "shapley_standard_error": shapley_standard_error}
         shape = (game.n_samples, game.n_players)
         checked = {name: _checked(name, value, (*shape, game.n_players), method) for name, value in for_pairs.items()}
@@ -121,6 +130,7 @@ class Explanation:
             removal=game.removal.description,
             names=game.player_names,
             is_exact=is_exact,
+            notes=notes,
         )
 
     def __len__(self) -> int:
@@ -213,7 +223,7 @@ class Explanation:
             "removal": self.removal,
             "target": self.target[index].item(),
             "n_evaluations": int(self.n_evaluations[index]),
-        }
+        } | ({"notes": self.notes[index]} if self.notes and self.notes[index] else {})
 
 
 def _checked(name: str, value: Tensor | None, shape: tuple[int, ...], method: str) -> Tensor | None:

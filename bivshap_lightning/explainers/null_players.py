@@ -1,17 +1,21 @@
-"""Null players leave before the estimate and come back after it.
+"""Null players are removed before an estimate and restored after it.
 
 A null player never changes a value. Its row of ``E2`` is zero, dropping it changes no other entry, and its column
 is known from the game without it: on the n players that remain,
 
     ``E2[i, null] = sum over S of p(|S|) * (|S| + 1) / (n + 1) * (u(S + i) - u(S))``
 
-where p is Shapley's weight. Every estimator works on the reduced game and gives that column too, so null players
-cost nothing and are exact whatever the method.
+where p is Shapley's weight. Every estimator works on the reduced game and estimates that column too. The rows of null
+players are proven zeros and cost nothing; their common column is as good as the estimate of the other entries.
+
+Samples of a batch can have different null players. Samples with equally many other players form one reduced game, so
+the design of coalitions of a sample depends on its own players alone and not on the rest of the batch.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -21,15 +25,18 @@ from bivshap_lightning.game import Game
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an estimator finds on n players, in float64.
+    """Values and standard errors of n players, in float64.
 
     Attributes:
         bivariate: (B, n, n) ``E2[b, i, j]``, importance of i when j is present, diagonal 0.
         shapley: (B, n).
         null_column: (B, n) importance of i when a null player is present.
-        bivariate_error: (B, n, n) standard errors of the above, zero when exact.
+        bivariate_error: (B, n, n) standard errors of the above, zero only where a value is proven.
         shapley_error: (B, n).
         null_column_error: (B, n).
+        absolute_gains: (B, n, n) and (B, n), like ``bivariate`` and ``null_column`` with the absolute value of every
+            gain; None if the estimator does not see gains. Zero values with larger absolute gains are cancellations.
+        notes: B remarks on how a sample's values were found, such as a fallback, "" for none; or nothing at all.
     """
 
     bivariate: Tensor
@@ -38,40 +45,92 @@ class Estimate:
     bivariate_error: Tensor
     shapley_error: Tensor
     null_column_error: Tensor
+    absolute_gains: tuple[Tensor, Tensor] | None = field(default=None, kw_only=True)
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     @classmethod
-    def exact(cls, bivariate: Tensor, shapley: Tensor, null_column: Tensor) -> Estimate:
+    def exact(
+        cls,
+        bivariate: Tensor,
+        shapley: Tensor,
+        null_column: Tensor,
+        *,
+        absolute_gains: tuple[Tensor, Tensor] | None = None,
+    ) -> Estimate:
         """An estimate without error."""
         errors = (torch.zeros_like(bivariate), torch.zeros_like(shapley), torch.zeros_like(null_column))
-        return cls(bivariate, shapley, null_column, *errors)
+        return cls(bivariate, shapley, null_column, *errors, absolute_gains=absolute_gains)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Values and errors, in the order of the fields."""
+        values = (self.bivariate, self.shapley, self.null_column)
+        return (*values, self.bivariate_error, self.shapley_error, self.null_column_error)
+
+    @classmethod
+    def join(cls, parts: Sequence[Estimate]) -> Estimate:
+        """Estimates of blocks of samples with equally many players as one; absolute gains are left out."""
+        if len(parts) == 1:
+            return parts[0]
+        notes = tuple(note for part in parts for note in (part.notes or ("",) * len(part.bivariate)))
+        tensors = (torch.cat(same) for same in zip(*(part.tensors for part in parts), strict=True))
+        return cls(*tensors, notes=notes if any(notes) else ())
+
+    def where(self, keeps: Sequence[bool], other: Estimate, *, notes: tuple[str, ...]) -> Estimate:
+        """This estimate for the samples that keep it, another one for the rest."""
+        kept = torch.tensor(keeps, device=self.bivariate.device)
+        mixed = (
+            torch.where(kept.view(-1, *[1] * (mine.dim() - 1)), mine, theirs)
+            for mine, theirs in zip(self.tensors, other.tensors, strict=True)
+        )
+        return Estimate(*mixed, notes=notes if any(notes) else ())
 
 
 class ReducedGame:
-    """A game over as many players as its richest sample has non-null ones.
+    """A game over the players that are not null, for samples with equally many of them.
 
-    Samples with fewer keep some of their null players to fill up; what is estimated for those is known better and
-    replaced when all players are restored.
+    Made of samples with different numbers of such players, it has as many players as the sample with the most; the
+    others keep some of their null players, whose values are replaced when all players are restored. That is harmless
+    for exact values only: elsewhere the design of a sample would depend on the other samples. Use :meth:`by_count`.
 
     Args:
         game: the game to reduce.
+        samples: (B',) int64, the samples that take part; None for all.
+
+    Attributes:
+        n_players: n.
+        n_samples: B', the number of samples that take part.
+        samples: the argument.
 
     Example:
-        >>> game = Game(lambda x: x.sum(dim=1), torch.tensor([[0.0, 3.0, 0.0]]), behavior="output")
+        >>> game = Game(lambda x: x.sum(dim=1), torch.tensor([[0.0, 3.0, 0.0], [1.0, 2.0, 3.0]]), behavior="output")
         >>> ReducedGame(game).n_players
-        1
+        3
+        >>> [(part.n_players, part.samples.tolist()) for part in ReducedGame.by_count(game)]
+        [(1, [0]), (3, [1])]
     """
 
-    def __init__(self, game: Game) -> None:
-        self.game = game
-        counts = (~game.null_players).sum(dim=1)
+    def __init__(self, game: Game, samples: Tensor | None = None) -> None:
+        self.game, self.samples, self.device = game, samples, game.device
+        self.null_players = game.null_players if samples is None else game.null_players[samples]
+        self.n_samples = len(self.null_players)
+        counts = (~self.null_players).sum(dim=1)
         self.n_players = max(1, int(counts.max()))
-        self.n_samples, self.device = game.n_samples, game.device
-        kept = game.null_players.to(torch.int8).argsort(dim=1, stable=True)[:, : self.n_players]
+        kept = self.null_players.to(torch.int8).argsort(dim=1, stable=True)[:, : self.n_players]
         self._kept = kept[:1] if bool((kept == kept[:1]).all()) else kept
+
+    @classmethod
+    def by_count(cls, game: Game) -> list[ReducedGame]:
+        """One reduced game for each number of non-null players that samples have."""
+        counts = (~game.null_players).sum(dim=1).clamp(min=1)
+        different = counts.unique().tolist()
+        if len(different) == 1:
+            return [cls(game)]
+        return [cls(game, (counts == count).nonzero()[:, 0]) for count in different]
 
     @property
     def places(self) -> Tensor:
-        """(B or 1, F) int64: which of the remaining players a player is, -1 for those that left."""
+        """(B' or 1, F) int64: which of the remaining players a player is, -1 for those that were removed."""
         places = self._kept.new_full((len(self._kept), self.game.n_players), -1)
         return places.scatter_(1, self._kept, torch.arange(self.n_players, device=self.device).expand_as(self._kept))
 
@@ -82,11 +141,16 @@ class ReducedGame:
             masks: bool (K, n).
 
         Returns:
-            (B, K) float64.
+            (B', K) float64.
         """
         whole = masks.new_zeros(len(self._kept), len(masks), self.game.n_players)
         index = self._kept[:, None].expand(-1, len(masks), -1)
-        return self.game(whole.scatter_(2, index, masks.expand(len(self._kept), -1, -1))).double()
+        whole.scatter_(2, index, masks.expand(len(self._kept), -1, -1))
+        if self.samples is None:
+            return self.game(whole).double()
+        rows = whole.expand(self.n_samples, -1, -1).flatten(0, 1)
+        values = self.game.values_of(rows, self.samples.repeat_interleave(len(masks)))
+        return values.view(self.n_samples, len(masks)).double()
 
     def restore(self, bivariate: Tensor, null_column: Tensor) -> Tensor:
         """A matrix over the remaining players as one over all, null players filled in.
@@ -101,12 +165,12 @@ class ReducedGame:
         n_samples, n, n_all = len(bivariate), self.n_players, self.game.n_players
         kept = self._kept.expand(n_samples, -1)
         rows = bivariate.new_zeros(n_samples, n, n_all).scatter_(2, kept[:, None].expand(-1, n, -1), bivariate)
-        rows = torch.where(self.game.null_players[:, None], null_column[:, :, None], rows)
+        rows = torch.where(self.null_players[:, None], null_column[:, :, None], rows)
         whole = rows.new_zeros(n_samples, n_all, n_all).scatter_(1, kept[:, :, None].expand(-1, -1, n_all), rows)
-        return whole.masked_fill_(self.game.null_players[:, :, None], 0)
+        return whole.masked_fill_(self.null_players[:, :, None], 0)
 
     def restore_vector(self, vector: Tensor) -> Tensor:
         """A (B, n) vector as (B, F), zero for null players."""
         whole = vector.new_zeros(len(vector), self.game.n_players)
         whole.scatter_(1, self._kept.expand(len(vector), -1), vector)
-        return whole.masked_fill_(self.game.null_players, 0)
+        return whole.masked_fill_(self.null_players, 0)

@@ -1,7 +1,7 @@
 """Rankings and strongly connected components of many graphs at once.
 
-Metrics ask the same of the graph of every sample. Graphs of one size are stacked and go through NumPy and SciPy
-together, which takes hardly longer for a hundred small graphs than for one (benchmarks/bench_metrics.py).
+Metrics need the same result for the graph of every sample. Graphs of one size are stacked and computed together,
+which takes hardly longer for a hundred small graphs than for one (benchmarks/bench_metrics.py).
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class ExplanationGraph(GraphValues):
         ((0, 1),)
     """
 
-    # Several metrics, tables and figures ask the same of one graph; weights never change, so answers are cached.
+    # Several metrics, tables and figures use the same results of one graph; weights never change, so they are cached.
     @cached_property
     def _rankings(self) -> dict[tuple[RankingMethod, bool, bool], RankedPlayers]:
         return {}

@@ -291,7 +291,7 @@ class RedundancyGraph:
             self._directions[convention] = find()
         return self._directions[convention]
 
-    # Metrics, tables and figures ask for both, some of them several times.
+    # Metrics, tables and figures use both, some of them several times.
     @cached_property
     def _directions(self) -> dict[SourceSinkConvention, tuple[PlayerIndices, PlayerIndices]]:
         return {}

@@ -104,7 +104,10 @@ class Relevance(NamedTuple):
 
 
 class _Values(NamedTuple):
-    """Magnitudes of N graphs of one size and the half widths of their intervals."""
+    """Magnitudes of N graphs of one size and their standard errors."""
+
+    is_exact: bool
+    """Whether all errors are zero."""
 
     e2: FloatArray
     e2_error: FloatArray
@@ -133,16 +136,17 @@ def roles_of_all(
     thresholds = [graph.relative_gamma for graph in graphs] if gammas is None else list(gammas)
     requests = dict.fromkeys(zip(graphs, thresholds, strict=True))
     missing = [(graph, gamma) for graph, gamma in requests if (gamma, confidence) not in graph._roles]
-    for positions in same_size_stacks((graph.n_players,) for graph, _ in missing):
+    for positions in same_size_stacks((graph.n_players, graph.is_estimated) for graph, _ in missing):
         stack = [missing[position][0] for position in positions]
         gamma = np.array([missing[position][1] for position in positions])
         codes, component_of, edges = _decide(_values(stack), gamma, confidence)
-        for k, graph in enumerate(stack):
-            graph._roles[gamma[k].item(), confidence] = Roles(
-                roles=tuple(ROLES[code] for code in codes[k]),
-                groups=_groups(component_of[k]),
-                redundant_given=tuple(tuple(np.flatnonzero(row).tolist()) for row in edges[k]),
-                gamma=gamma[k].item(),
+        columns = zip(stack, gamma.tolist(), codes.tolist(), component_of, _targets(edges), strict=True)
+        for graph, threshold, its_codes, its_components, given in columns:
+            graph._roles[threshold, confidence] = Roles(
+                roles=tuple(ROLES[code] for code in its_codes),
+                groups=_groups(its_components),
+                redundant_given=given,
+                gamma=threshold,
                 confidence=confidence,
                 names=graph.names,
             )
@@ -178,12 +182,16 @@ def _values(graphs: Sequence[ExplanationGraph]) -> _Values:
     shapley_error = np.stack([graph.shapley_standard_error for graph in graphs])
     late = np.abs(structure.potential(e2, shapley))
     late_error = structure.potential_error(e2_error, shapley_error)
-    return _Values(np.abs(e2), e2_error, np.abs(shapley), shapley_error, late, late_error)
+    is_exact = not (e2_error.any() or shapley_error.any())
+    return _Values(is_exact, np.abs(e2), e2_error, np.abs(shapley), shapley_error, late, late_error)
 
 
 def _relevance(values: _Values, gamma: FloatArray, confidence: float) -> Relevance:
     n_players, z = values.e2.shape[1], normal_quantile(confidence)
     per_player, per_pair = gamma[:, None], gamma[:, None, None]
+    if values.is_exact:
+        is_relevant = (values.shapley > 2 * per_player) | (values.e2 > per_pair).any(axis=2)
+        return Relevance(certain=is_relevant, possible=is_relevant)
     is_irrelevant = values.shapley + z * values.shapley_error <= 2 * per_player
     is_irrelevant &= (values.e2 + z * values.e2_error <= per_pair).all(axis=2)
     half = (1 - confidence) / 2
@@ -196,6 +204,9 @@ def _relevance(values: _Values, gamma: FloatArray, confidence: float) -> Relevan
 def _decide(values: _Values, gamma: FloatArray, confidence: float) -> tuple[IndexArray, IndexArray, BoolArray]:
     """Return codes of roles (N, F), components of the certain edges (N, F), and those edges [i, j] (N, F, F)."""
     z, relevant = normal_quantile(confidence), _relevance(values, gamma, confidence)
+    if values.is_exact:
+        bound = np.minimum(gamma[:, None], values.potential / 2)
+        return _roles_of_edges(relevant.certain, values.e2 <= bound[..., None])
     smallest = np.maximum(values.potential - z * values.potential_error, 0) / 2
     largest = (values.potential + z * values.potential_error) / 2
     certain = values.e2 + z * values.e2_error <= np.minimum(gamma[:, None], smallest)[..., None]
@@ -211,14 +222,26 @@ def _roles_of_edges(is_relevant: BoolArray, makes_redundant: BoolArray) -> tuple
     players = np.arange(edges.shape[1])
     edges[:, players, players] = False
     component_of = find_components(edges).component_of
-    is_grouped = (component_of[:, :, None] == component_of[:, None, :]).sum(axis=2) > 1
+    numbers = component_of + np.arange(len(edges))[:, None] * len(players)
+    is_grouped = np.bincount(numbers.ravel(), minlength=numbers.size)[numbers] > 1
     codes = np.where(edges.any(axis=2), _REDUNDANT, _ESSENTIAL)
     codes = np.where(is_grouped, _INTERCHANGEABLE, codes)
     return np.where(is_relevant, codes, _IRRELEVANT), component_of, edges
 
 
+def _targets(edges: BoolArray) -> list[tuple[tuple[int, ...], ...]]:
+    """Return for each graph and player i the players j with an edge [i, j]."""
+    n_graphs, n_players, _ = edges.shape
+    ends = np.cumsum(np.count_nonzero(edges, axis=2)).tolist()
+    columns = np.nonzero(edges)[2].tolist()
+    rows = [tuple(columns[start:end]) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    return [tuple(rows[k * n_players : (k + 1) * n_players]) for k in range(n_graphs)]
+
+
 def _groups(component_of: IndexArray) -> tuple[tuple[int, ...], ...]:
     """Return components with more than one member, the largest first, then by smallest member."""
     names, sizes = np.unique(component_of, return_counts=True)
+    if len(names) == len(component_of):
+        return ()
     order = np.lexsort((names, -sizes))
     return tuple(tuple(np.flatnonzero(component_of == names[k]).tolist()) for k in order if sizes[k] > 1)

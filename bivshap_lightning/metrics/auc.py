@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bivshap_lightning.checks import check_choice
 from bivshap_lightning.game import Game
+from bivshap_lightning.graph.batched import RankingMethod
 from bivshap_lightning.metrics.grid import N_POINTS, players_at_fractions
 from bivshap_lightning.metrics.inputs import RankingLike, RankingOrGraph, player_ranks
 from bivshap_lightning.metrics.plotting import area_label, draw_curve
@@ -31,7 +32,12 @@ _PER_SAMPLE = ("auc",)
 
 
 def insertion_auc(
-    game: Game, ranking_or_graph: RankingLike, *, convention: Convention = "default", personalized: bool = False
+    game: Game,
+    ranking_or_graph: RankingLike,
+    *,
+    convention: Convention = "default",
+    method: RankingMethod = "pagerank",
+    personalized: bool = False,
 ) -> MetricResult:
     """Return what :class:`InsertionAUC` computes on one batch, and `per_sample_auc` (B,).
 
@@ -39,6 +45,7 @@ def insertion_auc(
         game: The game of B samples.
         ranking_or_graph: See :mod:`bivshap_lightning.metrics.inputs`.
         convention: As in the class.
+        method: As in the class.
         personalized: As in the class.
 
     Example:
@@ -47,12 +54,19 @@ def insertion_auc(
         >>> insertion_auc(game, weights)["auc"]  # (0 + 3 + 5) / 3
         tensor(2.6667, dtype=torch.float64)
     """
-    scores = _auc_update(game, ranking_or_graph, insert=True, convention=convention, personalized=personalized)
+    scores = _auc_update(
+        game, ranking_or_graph, insert=True, convention=convention, method=method, personalized=personalized
+    )
     return functional_result("InsertionAUC", convention, scores, partial(_auc_compute, insert=True), _PER_SAMPLE)
 
 
 def deletion_auc(
-    game: Game, ranking_or_graph: RankingLike, *, convention: Convention = "default", personalized: bool = False
+    game: Game,
+    ranking_or_graph: RankingLike,
+    *,
+    convention: Convention = "default",
+    method: RankingMethod = "pagerank",
+    personalized: bool = False,
 ) -> MetricResult:
     """Return what :class:`DeletionAUC` computes on one batch, and `per_sample_auc` (B,).
 
@@ -60,6 +74,7 @@ def deletion_auc(
         game: The game of B samples.
         ranking_or_graph: See :mod:`bivshap_lightning.metrics.inputs`.
         convention: As in the class.
+        method: As in the class.
         personalized: As in the class.
 
     Example:
@@ -68,15 +83,25 @@ def deletion_auc(
         >>> deletion_auc(game, weights)["auc"]  # (6 + 3 + 1) / 3
         tensor(3.3333, dtype=torch.float64)
     """
-    scores = _auc_update(game, ranking_or_graph, insert=False, convention=convention, personalized=personalized)
+    scores = _auc_update(
+        game, ranking_or_graph, insert=False, convention=convention, method=method, personalized=personalized
+    )
     return functional_result("DeletionAUC", convention, scores, partial(_auc_compute, insert=False), _PER_SAMPLE)
 
 
 def _auc_update(
-    game: Game, ranking: RankingOrGraph, *, insert: bool, convention: Convention, personalized: bool
+    game: Game,
+    ranking: RankingOrGraph,
+    *,
+    insert: bool,
+    convention: Convention,
+    method: RankingMethod,
+    personalized: bool,
 ) -> SampleScores:
     check_choice(convention, Convention, "convention")
-    ranks = player_ranks(game, ranking, personalized=personalized, oriented=convention == "default")
+    check_choice(method, RankingMethod, "method")
+    oriented = convention == "default"
+    ranks = player_ranks(game, ranking, method=method, personalized=personalized, oriented=oriented)
     steps = torch.arange(game.n_players + 1, device=game.device)
     is_reached = ranks[:, None] < steps[:, None]
     utilities = game(is_reached if insert else ~is_reached).cpu().double()
@@ -111,13 +136,15 @@ class _StepwiseAUC(SampleMetric):
         self,
         *,
         convention: Convention = "default",
+        method: RankingMethod = "pagerank",
         personalized: bool = False,
         per_sample: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            convention=convention, per_sample=per_sample, settings={"personalized": personalized}, **kwargs
-        )
+        check_choice(method, RankingMethod, "method")
+        settings = {"method": method, "personalized": personalized}
+        super().__init__(convention=convention, per_sample=per_sample, settings=settings, **kwargs)
+        self.method: RankingMethod = method
         self.personalized = personalized
 
     def _measure(self, game: Game, ranking_or_graph: RankingOrGraph) -> SampleScores:
@@ -126,6 +153,7 @@ class _StepwiseAUC(SampleMetric):
             ranking_or_graph,
             insert=self._inserts,
             convention=self.convention,
+            method=self.method,
             personalized=self.personalized,
         )
 
@@ -165,8 +193,9 @@ class InsertionAUC(_StepwiseAUC):
         convention: `c` is the sample's own `u(all removed)` by default, and 0.5 for "paper" (its older code, meant
             for the probability of one of two classes). By default graphs are ranked with the sign of
             `u(all) - u(none)`, for "paper" as they are.
-        personalized: Whether PageRank, which ranks the players of a graph, restarts by their Shapley values, as the
-            paper's does. No effect on scores.
+        method: How the players of a graph are ranked, see :meth:`~bivshap_lightning.ExplanationGraph.ranking`: "keep"
+            is meant for insertion, "remove" for deletion. No effect on scores.
+        personalized: Whether PageRank restarts by Shapley values, as the paper's does.
         per_sample: Whether to keep every sample's score.
         kwargs: torchmetrics' own.
 
@@ -193,6 +222,7 @@ class DeletionAUC(_StepwiseAUC):
 
     Args:
         convention: As in :class:`InsertionAUC`.
+        method: As in :class:`InsertionAUC`.
         personalized: As in :class:`InsertionAUC`.
         per_sample: Whether to keep every sample's score.
         kwargs: torchmetrics' own.

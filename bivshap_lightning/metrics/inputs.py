@@ -21,7 +21,7 @@ from torch import Tensor
 from bivshap_lightning.explainers import Explanation
 from bivshap_lightning.game import Game
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
-from bivshap_lightning.graph.batched import rank_all
+from bivshap_lightning.graph.batched import RankingMethod, rank_all
 
 AnyGraph: TypeAlias = ExplanationGraph | RedundancyGraph
 GraphsLike: TypeAlias = Explanation | ExplanationGraph | RedundancyGraph | Sequence[AnyGraph]
@@ -29,13 +29,21 @@ RankingLike: TypeAlias = Tensor | NDArray[Any] | Sequence[Any] | Explanation | E
 RankingOrGraph: TypeAlias = RankingLike | GraphsLike
 
 
-def player_ranks(game: Game, ranking: RankingOrGraph, *, personalized: bool = False, oriented: bool = True) -> Tensor:
+def player_ranks(
+    game: Game,
+    ranking: RankingOrGraph,
+    *,
+    method: RankingMethod = "pagerank",
+    personalized: bool = False,
+    oriented: bool = True,
+) -> Tensor:
     """Return the rank of every player in its sample's ranking: 0 for the most important one.
 
     Args:
         game: The game that the metric evaluates.
         ranking: See above.
-        personalized: Whether PageRank, which ranks the players of a graph, restarts by Shapley values.
+        method: How the players of a graph are ranked, see :meth:`~bivshap_lightning.ExplanationGraph.ranking`.
+        personalized: Whether PageRank restarts by Shapley values.
         oriented: Whether graphs of games with u(all) < u(none) are ranked with all signs reversed.
 
     Returns:
@@ -55,7 +63,7 @@ def player_ranks(game: Game, ranking: RankingOrGraph, *, personalized: bool = Fa
             "`ranking_or_graph` must rank the players, got RedundancyGraph. Pass the ExplanationGraph that it "
             "was made from, or scores."
         )
-    rankings = rank_all(graphs, personalized=personalized, oriented=oriented)
+    rankings = rank_all(graphs, method=method, personalized=personalized, oriented=oriented)
     ranks = pad_with_indices([ranking.ranks for ranking in rankings], game.n_players)
     return torch.from_numpy(ranks).to(game.device)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bivshap_lightning.checks import check_choice
 from bivshap_lightning.game import Game
+from bivshap_lightning.graph.batched import RankingMethod
 from bivshap_lightning.metrics.grid import N_POINTS, players_at_fractions
 from bivshap_lightning.metrics.inputs import RankingLike, RankingOrGraph, player_ranks
 from bivshap_lightning.metrics.plotting import area_label, draw_curve
@@ -48,15 +49,21 @@ def keeps_decision(game: Game, masks: Tensor) -> Tensor:
 
 
 def post_hoc_accuracy(
-    game: Game, ranking_or_graph: RankingLike, *, personalized: bool = False, convention: Convention = "default"
+    game: Game,
+    ranking_or_graph: RankingLike,
+    *,
+    convention: Convention = "default",
+    method: RankingMethod = "pagerank",
+    personalized: bool = False,
 ) -> MetricResult:
     """Return what :class:`PostHocAccuracy` computes on one batch, and `per_sample_area` (B,).
 
     Args:
         game: The game of B samples.
         ranking_or_graph: See :mod:`bivshap_lightning.metrics.inputs`.
-        personalized: As in the class.
         convention: As in the class.
+        method: As in the class.
+        personalized: As in the class.
 
     Example:
         >>> weights = torch.tensor([3.0, 1.0])
@@ -64,15 +71,19 @@ def post_hoc_accuracy(
         >>> post_hoc_accuracy(game, weights)["per_sample_area"]  # wrong at the last step only
         tensor([0.7500], dtype=torch.float64)
     """
-    scores = _post_hoc_accuracy_update(game, ranking_or_graph, personalized=personalized, convention=convention)
+    scores = _post_hoc_accuracy_update(
+        game, ranking_or_graph, convention=convention, method=method, personalized=personalized
+    )
     return functional_result("PostHocAccuracy", convention, scores, _post_hoc_accuracy_compute, _PER_SAMPLE)
 
 
 def _post_hoc_accuracy_update(
-    game: Game, ranking: RankingOrGraph, *, personalized: bool, convention: Convention
+    game: Game, ranking: RankingOrGraph, *, convention: Convention, method: RankingMethod, personalized: bool
 ) -> SampleScores:
     check_choice(convention, Convention, "convention")
-    ranks = player_ranks(game, ranking, personalized=personalized, oriented=convention == "default")
+    check_choice(method, RankingMethod, "method")
+    oriented = convention == "default"
+    ranks = player_ranks(game, ranking, method=method, personalized=personalized, oriented=oriented)
     masked = players_at_fractions(game.player_counts)
     n_kept = game.player_counts[:, None] - masked
     right = keeps_decision(game, ranks[:, None] < n_kept[:, :, None])
@@ -109,10 +120,11 @@ class PostHocAccuracy(SampleMetric):
     With one player the curve is 1 up to the last point. If all players are null it is 1 throughout.
 
     Args:
-        personalized: Whether PageRank, which ranks the players of a graph, restarts by their Shapley values, as the
-            paper's does. No effect on scores.
         convention: By default graphs are ranked with the sign of `u(all) - u(none)`, so that a negative output is
             explained as well as a positive one; for "paper" as they are. No effect on scores.
+        method: How the players of a graph are ranked, see :meth:`~bivshap_lightning.ExplanationGraph.ranking`; "keep"
+            is meant for this metric. No effect on scores.
+        personalized: Whether PageRank restarts by Shapley values, as the paper's does.
         per_sample: Whether to keep every sample's score.
         kwargs: torchmetrics' own.
 
@@ -137,19 +149,25 @@ class PostHocAccuracy(SampleMetric):
     def __init__(
         self,
         *,
-        personalized: bool = False,
         convention: Convention = "default",
+        method: RankingMethod = "pagerank",
+        personalized: bool = False,
         per_sample: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            convention=convention, per_sample=per_sample, settings={"personalized": personalized}, **kwargs
-        )
+        check_choice(method, RankingMethod, "method")
+        settings = {"method": method, "personalized": personalized}
+        super().__init__(convention=convention, per_sample=per_sample, settings=settings, **kwargs)
+        self.method: RankingMethod = method
         self.personalized = personalized
 
     def _measure(self, game: Game, ranking_or_graph: RankingOrGraph) -> SampleScores:
         return _post_hoc_accuracy_update(
-            game, ranking_or_graph, personalized=self.personalized, convention=self.convention
+            game,
+            ranking_or_graph,
+            convention=self.convention,
+            method=self.method,
+            personalized=self.personalized,
         )
 
     def _summarize(self, totals: Totals) -> dict[str, Tensor]:

@@ -451,7 +451,7 @@ def test_every_documented_tag_is_in_the_event_file(tmp_path):
         tensors = set(tags["tensors"])
         assert any(t.startswith(f"bivshap/class/{name}/ranking") for t in tensors)
     assert [e.step for e in found.Images("bivshap/sample/0/graphs")] == steps
-    assert "bivshap/posthoc/accuracy_vs_removed" in tags["images"]
+    assert "bivshap/post_hoc/accuracy_vs_removed" in tags["images"]
 
 
 def test_other_loggers_get_files(tmp_path):

@@ -1,4 +1,4 @@
-"""H against networkx, triple loops and definitions written out."""
+"""RedundancyGraph against networkx, triple loops and definitions written out."""
 
 import itertools
 
@@ -227,9 +227,9 @@ def test_dataframe_tells_redundant_from_undecided():
 
 
 def test_repr_is_short():
-    assert repr(digraph(1, [])) == (
-        "RedundancyGraph(1 player, gamma=0.1, rule='paper', density 0, 0 groups, 0 undecided)"
-    )
+    h = digraph(3, [(0, 1), (1, 0)], undecided=[[False] * 3, [False] * 3, [True, False, False]])
+    for part in ("3 players", "gamma=0.1", "'paper'", f"{h.density:.3g}", "1 group,", "1 undecided"):
+        assert part in repr(h)
     assert len(repr(random_digraph(300, 0.5, 0))) < 120
 
 

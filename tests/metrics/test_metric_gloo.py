@@ -59,7 +59,7 @@ def test_both_processes_report_the_numbers_of_one(reports, scenario, per_sample)
                 torch.testing.assert_close(result[key], value, rtol=0, atol=1e-9, msg=f"{name}, {key}")
 
 
-def test_without_a_sample_anywhere_both_say_so_and_go_on(reports):
+def test_without_samples_both_raise_and_can_be_used_further(reports):
     for report in reports:
         for name, (message, n_samples) in report["complaints"].items():
             assert message.startswith(f"`compute` must follow an update of {name.partition('-')[0]}, got no samples")

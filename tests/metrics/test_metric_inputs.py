@@ -1,4 +1,4 @@
-"""What may be judged, in all its forms, and what is refused."""
+"""Everything that metrics accept as rankings and graphs, and what they refuse."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ class TestRankings:
             assert player_ranks(game_of(), given).tolist() == [[2, 0, 1]]
         assert player_ranks(game_of(2), [GRAPH, GRAPH]).tolist() == [[2, 0, 1]] * 2
 
-    def test_an_explanation_stands_for_its_graphs(self):
+    def test_the_graphs_of_an_explanation_are_used(self):
         model, x = torch.nn.Linear(3, 2), torch.rand(4, 3)
         explanation, game = BivariateShapley(model).attribute(x), Game(model, x)
         for personalized in (False, True):
@@ -56,13 +56,28 @@ class TestRankings:
             )
         assert [g.n_players for g in graph_per_sample(game, explanation)] == [3] * 4
 
-    def test_players_that_a_sample_lacks_come_last_whatever_their_scores(self):
+    def test_players_that_a_sample_does_not_have_are_ranked_last(self):
         game = game_of(2, feature_mask=torch.tensor([[0, 1, 2], [0, 1, -1]]))
         for padding in (9.0, torch.nan, -torch.inf):
             scores = torch.tensor([[0.0, 1.0, 2.0], [-torch.inf, 1.0, padding]])
             assert player_ranks(game, scores).tolist() == [[2, 1, 0], [1, 0, 2]]
         graphs = [GRAPH, ExplanationGraph([[0, 1], [0, 0]])]
         assert player_ranks(game, graphs).tolist() == [[2, 0, 1], [1, 0, 2]]
+
+    @pytest.mark.parametrize("method", ["keep", "remove", "shapley", "pagerank", "hits"])
+    def test_graphs_are_ranked_by_the_given_method(self, method):
+        rng = np.random.default_rng(0)
+        weights = rng.normal(size=(2, 4, 4)) * ~np.eye(4, dtype=bool)
+        graphs = [ExplanationGraph(matrix, shapley=rng.normal(size=4)) for matrix in weights]
+        game = game_of(2, 4)
+        expected = [np.argsort(graph.order(method)).tolist() for graph in graphs]
+        assert player_ranks(game, graphs, method=method).tolist() == expected
+        for cls in RANKING_METRICS:
+            metric, by_scores = cls(method=method), cls()
+            metric.update(game, graphs)
+            by_scores.update(game, -np.array(expected))
+            key = "area" if cls is PostHocAccuracy else "auc"
+            assert metric.compute()[key] == by_scores.compute()[key]
 
     def test_ties_among_many_players_go_by_index(self):
         game = game_of(n_players=3000)
@@ -95,17 +110,17 @@ class TestRefusals:
             (torch.zeros(3, dtype=torch.complex64), r"Tensor of shape \(3,\)"),
         ],
     )
-    def test_what_is_no_ranking(self, nonsense, name):
+    def test_values_that_are_not_a_ranking(self, nonsense, name):
         with pytest.raises(TypeError, match=f"must be scores, an Explanation or graphs, got {name}. Pass a tensor"):
             PostHocAccuracy().update(game_of(), nonsense)
 
     @pytest.mark.parametrize("cls", RANKING_METRICS)
-    def test_a_redundancy_graph_ranks_nobody(self, cls):
+    def test_a_redundancy_graph_has_no_ranking(self, cls):
         with pytest.raises(TypeError, match=r"must rank the players, got RedundancyGraph\. Pass the ExplanationGraph"):
             cls().update(game_of(), GRAPH.redundancy())
 
     @pytest.mark.parametrize("cls", REDUNDANCY_METRICS)
-    def test_scores_know_no_redundancy(self, cls):
+    def test_scores_have_no_redundancy(self, cls):
         with pytest.raises(TypeError, match=r"must be graphs for a redundancy metric, got Tensor of shape \(1, 3\)"):
             cls().update(game_of(), torch.zeros(1, 3))
 
@@ -160,6 +175,11 @@ class TestRefusals:
     def test_an_unknown_convention(self, cls):
         with pytest.raises(ValueError, match=r"`convention` must be one of \('default', 'paper'\), got 'old'"):
             cls(convention="old")
+
+    @pytest.mark.parametrize("cls", RANKING_METRICS)
+    def test_an_unknown_ranking_method(self, cls):
+        with pytest.raises(ValueError, match=r"`method` must be one of \('keep', .*\), got 'degree'"):
+            cls(method="degree")
 
     @pytest.mark.parametrize("cls", REDUNDANCY_METRICS)
     def test_a_gamma_below_zero(self, cls):

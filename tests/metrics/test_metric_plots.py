@@ -43,7 +43,7 @@ class TestEveryFigure:
         assert ax.get_title() == f"{cls.__name__} ({convention} convention)"
         figure.savefig(tmp_path / "figure.png")
 
-    def test_goes_where_it_is_told(self, cls):
+    def test_is_drawn_on_given_axes(self, cls):
         parent = Figure()
         ax = parent.subfigures(1, 2)[0].subplots()
         figure, same = updated(cls).plot(ax=ax)
@@ -56,7 +56,7 @@ class TestEveryFigure:
         _, expected = other.plot()
         assert ax.get_legend_handles_labels()[1] == expected.get_legend_handles_labels()[1]
 
-    def test_follows_several_results(self, cls):
+    def test_shows_several_results_over_steps(self, cls):
         results = [updated(cls, seed=seed).compute() for seed in range(4)]
         _, ax = cls().plot(results)
         names = [line.get_label().replace(" ", "_") for line in ax.lines]

@@ -91,14 +91,14 @@ class TestOneNumber:
         assert batch.convention == metric.convention
         assert_same(metric.compute(), computed(make, ragged, [range(9)]))
 
-    def test_reset_forgets(self, make, ragged):
+    def test_reset_clears_the_state(self, make, ragged):
         metric = make()
         metric.update(*ragged(range(5)))
         metric.reset()
         metric.update(*ragged(range(5, 9)))
         assert_same(metric.compute(), computed(make, ragged, [range(5, 9)]))
 
-    def test_copies_and_files_go_on_where_the_original_stopped(self, make, ragged):
+    def test_copies_and_loaded_states_continue(self, make, ragged):
         metric = make()
         metric.update(*ragged(range(5)))
         for other in (metric.clone(), pickle.loads(pickle.dumps(metric))):
@@ -119,13 +119,13 @@ class TestOneNumber:
         with torch.inference_mode():
             assert_same(metric.compute(), computed(make, ragged, [range(9)]))
 
-    def test_results_travel(self, make, ragged):
+    def test_results_can_be_copied_and_pickled(self, make, ragged):
         result = computed(make, ragged, [range(3)])
         for other in (copy.copy(result), copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
             assert_same(result, other)
             assert (other.metric, other.convention) == (result.metric, result.convention)
 
-    def test_the_global_generators_are_left_alone(self, make, ragged, global_rng_untouched):
+    def test_global_random_generators_are_not_used(self, make, ragged, global_rng_untouched):
         computed(make, ragged, [range(3)])
 
     def test_scores_per_sample_come_in_order_and_average_to_the_number(self, make, ragged):
@@ -221,7 +221,7 @@ def test_the_declared_direction_is_that_of_the_better_ranking(cls):
 
 
 def test_metrics_do_not_import_lightning():
-    code = "import sys, bivshap_lightning.metrics; print(*sys.modules)"
+    code = "import sys; from bivshap_lightning.metrics import InsertionAUC; print(*sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
     )
@@ -246,7 +246,7 @@ class TestCollection:
         with pytest.raises(ValueError, match="got no samples"):
             collection.compute()
 
-    def test_metrics_whose_first_numbers_coincide_stay_apart(self):
+    def test_metrics_with_equal_first_numbers_are_not_merged(self):
         """Insertion and deletion, two conventions, two thresholds: all alike on a constant game, then not."""
         makers = {
             "insertion": InsertionAUC,

@@ -1,0 +1,267 @@
+"""A Gaussian process over coalitions: relevances by marginal likelihood, and the posterior on pairs of coalitions.
+
+Values of complementary pairs are split into half their difference (odd) and half their sum (even). With the product
+kernel of :mod:`~bivshap_lightning.explainers.proxy.closed_form` the two are independent, so each is a system of P
+equations instead of one of 2 P:
+
+    odd:  ``w (k(s, t) - k(s, -t)) / 2 + l sum_i (a_i / mean(a)) s_i t_i / n + v [s = t]``
+    even: ``(k(s, t) + k(s, -t)) / 2 + 1000 + v [s = t]``
+
+The relevances a, the shares w and l and the noise v are found for every sample by itself, by gradient steps on the
+marginal likelihood of some of its pairs. Gradients are written out, so this runs in inference mode too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bivshap_lightning.explainers.kernel import PairedValues
+
+# Prior variance of the constant, in units of the kernel's variance.
+CONSTANT = 1e3
+LARGEST_RELEVANCE = 0.95
+# Start of the logits of relevances and of log l, log v, log w.
+FIRST_LOGIT = -2.5
+FIRST_SUM = 2.0
+FIRST_LOGS = (-1.2, -6.9, 0.0)
+# Bounds of log l, log v, log w: a smaller noise makes the factorisation fail, a larger one leaves nothing to fit.
+LEAST_LOGS = (-9.2, -13.8, -9.2)
+LARGEST_LOGS = (4.6, 1.6, 4.6)
+N_STEPS = 20
+STEP = 0.35
+BETAS = (0.8, 0.95)
+
+
+def first_logit(n_players: int) -> float:
+    """The logit of a relevance from which training starts, such that all relevances sum to a few units at most.
+
+    With a larger sum two coalitions have nothing in common, and there is no gradient to learn from.
+
+    Example:
+        >>> first_logit(14), round(first_logit(1077), 2)
+        (-2.5, -6.24)
+    """
+    share = FIRST_SUM / n_players / LARGEST_RELEVANCE
+    return FIRST_LOGIT if share >= 1 else min(FIRST_LOGIT, math.log(share / (1 - share)))
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """What shapes the kernel, for each of B samples.
+
+    Attributes:
+        logits: (B, n); relevances are ``0.95 sigmoid(logits)``.
+        logs: (B, 3) logarithms of the linear share l, the noise v and the odd share w.
+    """
+
+    logits: Tensor
+    logs: Tensor
+
+    @classmethod
+    def start(cls, n_samples: int, n_players: int, device: torch.device) -> Hyperparameters:
+        """The values from which training starts."""
+        logits = torch.full((n_samples, n_players), first_logit(n_players), dtype=torch.float64, device=device)
+        return cls(logits, logits.new_tensor(FIRST_LOGS).repeat(n_samples, 1))
+
+    @property
+    def relevance(self) -> Tensor:
+        """(B, n)."""
+        return LARGEST_RELEVANCE * self.logits.sigmoid()
+
+    @property
+    def linear(self) -> Tensor:
+        """(B, n) prior variance of the coefficient of each sign in the linear term."""
+        a = self.relevance
+        return self.logs[:, :1].exp() * a / a.mean(dim=1, keepdim=True) / a.shape[1]
+
+    @property
+    def noise(self) -> Tensor:
+        """(B, 1)."""
+        return self.logs[:, 1:2].exp()
+
+    @property
+    def odd_share(self) -> Tensor:
+        """(B, 1)."""
+        return self.logs[:, 2:].exp()
+
+    def __getitem__(self, part: slice) -> Hyperparameters:
+        return Hyperparameters(self.logits[part], self.logs[part])
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Representer weights of a fitted process, and what leaving out one pair would change.
+
+    Attributes:
+        odd: (B, P) weights of the odd system.
+        even: (B, P) weights of the even system.
+        odd_inverse: (B, P, P) inverse of the odd system.
+        even_inverse: (B, P, P).
+        scale: (B, 1) variance of the process per unit of the kernel.
+        empty: (B, 1) value of the empty coalition that the other values predict.
+        failed: (B,) bool: a system could not be factorised; the other fields mean nothing there.
+    """
+
+    odd: Tensor
+    even: Tensor
+    odd_inverse: Tensor
+    even_inverse: Tensor
+    scale: Tensor
+    empty: Tensor
+    failed: Tensor
+
+    def left_out(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Leave-one-out residuals of the odd and the even parts, and their predicted variances, (B, P) each."""
+        odd, even = self.odd_inverse.diagonal(dim1=1, dim2=2), self.even_inverse.diagonal(dim1=1, dim2=2)
+        return self.odd / odd, self.even / even, self.scale / odd, self.scale / even
+
+
+@dataclass(frozen=True)
+class _Systems:
+    """Both systems and the hyperbolic parts of the kernel that they are made of, (B, P, P) each."""
+
+    odd: Tensor
+    even: Tensor
+    sinh: Tensor
+    cosh: Tensor
+
+    @classmethod
+    def of(cls, signs: Tensor, parameters: Hyperparameters) -> _Systems:
+        rate = parameters.relevance.atanh()
+        level = rate.sum(dim=1)[:, None, None]
+        product = (signs * rate[:, None]) @ signs.T
+        up = (product - level).exp()
+        down = product.neg_().sub_(level).exp_()
+        sinh, cosh = (up - down).div_(2), up.add_(down).div_(2)
+        odd, even = (signs * parameters.linear[:, None]) @ signs.T, cosh + CONSTANT
+        odd.addcmul_(parameters.odd_share[:, :, None], sinh)
+        for system in (odd, even):
+            system.diagonal(dim1=1, dim2=2).add_(parameters.noise)
+        return cls(odd, even, sinh, cosh)
+
+
+def train(signs: Tensor, odd: Tensor, even: Tensor, *, ridge: float, n_steps: int = N_STEPS) -> Hyperparameters:
+    """Hyperparameters by gradient steps on the penalised marginal likelihood, the best iterate of each sample.
+
+    Args:
+        signs: (P, n) one member of each pair.
+        odd: (B, P) half the differences of the pairs' standardised values.
+        even: (B, P) half their sums.
+        ridge: how strongly relevances are drawn towards each other.
+        n_steps: gradient steps.
+    """
+    parameters = Hyperparameters.start(len(odd), signs.shape[1], signs.device)
+    best, least = parameters, odd.new_full((len(odd), 1), torch.inf)
+    x = torch.cat([parameters.logits, parameters.logs], dim=1)
+    low, high = (x.new_tensor(logs) for logs in (LEAST_LOGS, LARGEST_LOGS))
+    mean, square = torch.zeros_like(x), torch.zeros_like(x)
+    for step in range(n_steps + 1):
+        loss, gradient = _objective(signs, odd, even, parameters, ridge)
+        better = loss < least
+        least = torch.where(better, loss, least)
+        best = Hyperparameters(
+            torch.where(better, parameters.logits, best.logits), torch.where(better, parameters.logs, best.logs)
+        )
+        if step == n_steps:
+            break
+        gradient = gradient.nan_to_num(0, 0, 0)
+        mean = BETAS[0] * mean + (1 - BETAS[0]) * gradient
+        square = BETAS[1] * square + (1 - BETAS[1]) * gradient**2
+        corrected = (square / (1 - BETAS[1] ** (step + 1))).sqrt() + 1e-12
+        rate = STEP * (1 - 0.8 * step / max(1, n_steps - 1))
+        x = x - rate * mean / (1 - BETAS[0] ** (step + 1)) / corrected
+        logits = x[:, :-3].clamp(-12, 8)
+        x = torch.cat([logits, torch.minimum(torch.maximum(x[:, -3:], low), high)], dim=1)
+        parameters = Hyperparameters(x[:, :-3], x[:, -3:])
+    return best
+
+
+def _objective(
+    signs: Tensor, odd: Tensor, even: Tensor, parameters: Hyperparameters, ridge: float
+) -> tuple[Tensor, Tensor]:
+    """Penalised negative log marginal likelihood (B, 1) and its gradient (B, n + 3); infinite where it fails."""
+    systems = _Systems.of(signs, parameters)
+    n_values = 2 * len(signs)
+    odd_weights, odd_inverse, odd_log, odd_failed = _factorise(systems.odd, odd)
+    even_weights, even_inverse, even_log, even_failed = _factorise(systems.even, even)
+    quadratic = ((odd * odd_weights).sum(dim=1) + (even * even_weights).sum(dim=1)).clamp(min=1e-30)
+    deviation = parameters.logits - parameters.logits.mean(dim=1, keepdim=True)
+    center = parameters.logits.mean(dim=1) - (first_logit(signs.shape[1]) - 0.5)
+    loss = n_values / 2 * (quadratic / n_values).log() + odd_log + even_log
+    loss = loss + ridge * (deviation**2).sum(dim=1) + 0.02 * center**2
+    loss = loss.masked_fill(odd_failed | even_failed | ~loss.isfinite(), torch.inf)
+    factor = (n_values / quadratic)[:, None, None]
+    by_odd = odd_inverse.sub_(factor * odd_weights[:, :, None] * odd_weights[:, None]).div_(2)
+    by_even = even_inverse.sub_(factor * even_weights[:, :, None] * even_weights[:, None]).div_(2)
+    gradient = _chain(signs, parameters, systems, by_odd, by_even)
+    gradient[:, :-3] += 2 * ridge * deviation + (0.04 * center / signs.shape[1])[:, None]
+    return loss[:, None], gradient
+
+
+def _chain(signs: Tensor, parameters: Hyperparameters, systems: _Systems, by_odd: Tensor, by_even: Tensor) -> Tensor:
+    """Gradient (B, n + 3) from the derivatives by the entries of the two systems."""
+    a, share = parameters.relevance, parameters.odd_share
+    odd_sinh, even_cosh = (by_odd * systems.sinh).sum(dim=(1, 2)), (by_even * systems.cosh).sum(dim=(1, 2))
+    by_product = share[:, :, None] * by_odd * systems.cosh + by_even * systems.sinh
+    by_rate = _quadratic_forms(by_product, signs) - (share[:, 0] * odd_sinh + even_cosh)[:, None]
+    forms = _quadratic_forms(by_odd, signs)
+    linear = parameters.linear
+    by_linear = (linear * forms).sum(dim=1, keepdim=True)
+    mean = a.mean(dim=1, keepdim=True)
+    by_relevance = by_rate / (1 - a**2) + linear / a * forms - by_linear / (mean * a.shape[1])
+    by_noise = by_odd.diagonal(dim1=1, dim2=2).sum(dim=1) + by_even.diagonal(dim1=1, dim2=2).sum(dim=1)
+    logs = torch.stack([by_linear[:, 0], parameters.noise[:, 0] * by_noise, share[:, 0] * odd_sinh], dim=1)
+    return torch.cat([by_relevance * a * (1 - a / LARGEST_RELEVANCE), logs], dim=1)
+
+
+def _quadratic_forms(matrices: Tensor, signs: Tensor) -> Tensor:
+    """``signs[:, i]' matrices[b] signs[:, i]``, (B, n)."""
+    return ((matrices @ signs) * signs).sum(dim=1)
+
+
+def _factorise(system: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Solution (B, P), inverse (B, P, P), half the log-determinant (B,), and which samples failed (B,)."""
+    factor, info = torch.linalg.cholesky_ex(system)
+    failed = info != 0
+    diagonal = factor.diagonal(dim1=1, dim2=2)
+    half_log = diagonal.clamp(min=1e-300).log().sum(dim=1)
+    inverse = torch.cholesky_inverse(factor)
+    return torch.cholesky_solve(values[:, :, None], factor)[:, :, 0], inverse, half_log, failed
+
+
+def condition(signs: Tensor, values: PairedValues, parameters: Hyperparameters) -> Posterior:
+    """The posterior given all pairs and the full coalition, but not the empty one.
+
+    The pair of the full and the empty coalition comes last. The empty one gets the value at which its representer
+    weight is zero: the prediction of all other values, so it has no influence.
+
+    Args:
+        signs: (P, n) of the pairs.
+        values: standardised values; the empty coalition's is ignored.
+        parameters: of the kernel.
+    """
+    n_samples = len(values.full)
+    signs = torch.cat([signs, torch.ones_like(signs[:1])])
+    systems = _Systems.of(signs, parameters)
+    odd_system, even_system = systems.odd, systems.even
+    del systems  # with its hyperbolic parts, which only training needs
+    half = values.full / 2
+    odd, even = torch.cat([values.odd, half], dim=1), torch.cat([values.even, half], dim=1)
+    odd_weights, odd_inverse, _, odd_failed = _factorise(odd_system, odd)
+    del odd_system
+    even_weights, even_inverse, _, even_failed = _factorise(even_system, even)
+    del even_system
+    odd_last, even_last = odd_inverse[:, :, -1], even_inverse[:, :, -1]
+    empty = 2 * (odd_weights[:, -1:] - even_weights[:, -1:]) / (odd_last[:, -1:] + even_last[:, -1:])
+    odd_weights = odd_weights - odd_last * empty / 2
+    even_weights = even_weights + even_last * empty / 2
+    odd[:, -1:] -= empty / 2
+    even[:, -1:] += empty / 2
+    quadratic = ((odd * odd_weights).sum(dim=1) + (even * even_weights).sum(dim=1)).clamp(min=1e-30)
+    failed = odd_failed | even_failed | ~odd_weights.isfinite().all(dim=1) | ~even_weights.isfinite().all(dim=1)
+    scale = (quadratic / (2 * len(signs) - 1)).view(n_samples, 1)
+    return Posterior(odd_weights, even_weights, odd_inverse, even_inverse, scale, empty, failed)
