@@ -28,7 +28,7 @@ def callback(tmp_path_factory) -> BivShapCallback:
 
 
 def made(callback, **changes) -> AuditRecord:
-    settings = replace(callback.settings, **changes)
+    settings = replace(callback.runner.resolved, **changes)
     return make_record(callback.result, settings, run={"stage": "test"}, cost=COST, class_names=ClassNames())
 
 
