@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from bivshap_lightning.audit.batches import Batch, labels_as_target, players_of
 from bivshap_lightning.audit.selection import SampleChunk
+from bivshap_lightning.audit.task import as_classes
 from bivshap_lightning.explainers import Explanation, default_evaluations, find_explainer
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
@@ -56,6 +57,7 @@ class AuditSettings:
     background: Any
     feature_mask: Any
     perturbations_per_eval: int | None
+    task: Any = "auto"
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ class Audit:
         """
         for metric in self._metrics.values():
             metric.reset()
-        game = self.game(forward, chunk.batch)
+        game = self.game(forward, chunk.batch, chunk.places)
         explanation = self._explain(game, deadline)
         names = [self._names_of(game, b) for b in range(len(explanation))]
         graphs = [explanation.graph(b, n) for b, n in enumerate(names)]
@@ -248,12 +250,13 @@ class Audit:
             metric.merge_state(state)
         return metric.compute()
 
-    def game(self, forward: nn.Module, batch: Batch) -> Game:
+    def game(self, forward: nn.Module, batch: Batch, places: Sequence[int] = ()) -> Game:
         """The game of a batch, as the settings define it.
 
         Args:
             forward: the model as a function of the batch's tensors.
             batch: the samples.
+            places: their indices among the chosen samples, by which independent labels take turns.
         """
         settings = self.settings
         return Game(
@@ -262,12 +265,25 @@ class Audit:
             baselines=settings.baselines,
             background=settings.background,
             feature_mask=players_of(batch, settings.feature_mask),
-            target=labels_as_target(batch, settings.behavior) if settings.target == "label" else settings.target,
-            behavior=settings.behavior,
+            target=self._target(batch, places),
+            behavior=settings.behavior or "probability",
             link=settings.link,
             additional_forward_args=tuple(batch.extra.values()) or None,
             perturbations_per_eval=settings.perturbations_per_eval,
         )
+
+    def _target(self, batch: Batch, places: Sequence[int]) -> Any:
+        """What is explained: the user's choice; of independent labels, for each sample one that is on, in turn."""
+        settings = self.settings
+        if settings.target == "label" and settings.task != "multilabel":
+            return labels_as_target(batch, settings.behavior)
+        if settings.target not in (None, "label") or settings.task != "multilabel":
+            return settings.target
+        if batch.labels is None:
+            return None
+        labels_on = [row.nonzero()[:, 0].tolist() or list(range(len(row))) for row in batch.labels.cpu()]
+        turns = places or range(len(labels_on))
+        return torch.tensor([on[place % len(on)] for on, place in zip(labels_on, turns, strict=True)])
 
     def _explain(self, game: Game, deadline: float) -> Explanation:
         """Explain with `n_evaluations`, or with as many as a short run says there is time for."""
@@ -309,6 +325,13 @@ class Audit:
                 self._metrics[metric, name].update(game, explanation)
         return spent
 
+    def _classes(self, labels: Tensor | None, n_samples: int) -> Tensor | None:
+        """The class of each sample in the data, or None where there are none."""
+        if self.settings.task != "auto":
+            return as_classes(labels, self.settings.task)
+        has_classes = labels is not None and not labels.is_floating_point() and labels.numel() == n_samples
+        return labels.flatten() if has_classes and labels is not None else None
+
     def _words_of(self, batch: Batch) -> Sequence[list[str] | None]:
         """For each sample the words of its players, if it is a text whose vocabulary is known."""
         tokens = players_of(batch, self.settings.feature_mask)
@@ -336,7 +359,7 @@ class Audit:
         """The samples with their graphs, and what drawings need."""
         samples = []
         labels, words = batch.labels, self._words_of(batch)
-        has_classes = labels is not None and not labels.is_floating_point() and labels.numel() == len(batch)
+        classes = self._classes(labels, len(batch))
         is_image = len(batch.inputs) == 1 and batch.inputs[0].dim() == 4
         pictures = visible(batch.inputs[0]) if is_image else None
         ids = game.players.ids[0]
@@ -350,7 +373,7 @@ class Audit:
             samples.append(
                 ExplainedSample(
                     index=place,
-                    label=int(labels.flatten()[b]) if has_classes and labels is not None else None,
+                    label=None if classes is None else int(classes[b]),
                     target=game.target[b].item(),
                     graph=graphs[b],
                     image=image,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bivshap_lightning.audit.errors import RecordError
 from bivshap_lightning.audit.record_checks import demand
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
-from bivshap_lightning.graph.averaging import MAX_NAMES_OF_CLASS, mean_of_class
+from bivshap_lightning.graph.averaging import MAX_NAMES_OF_CLASS
 from bivshap_lightning.text import shown
 
 if TYPE_CHECKING:
@@ -76,10 +76,9 @@ def verify_arrays(record: AuditRecord) -> None:
         demand(known, record, "arrays", "be arrays of its samples", name)
         kind = record.arrays[name].dtype.kind
         demand(kind in "fiu", record, f"arrays[{shown(name)}]", "hold numbers", kind)
-    gamma = record.configuration.gamma
     for k, (sample, graph) in enumerate(zip(record.samples, record.sample_graphs, strict=True)):
         _verify_picture(record, k)
-        _verify_summary(record, f"samples[{k}]", sample, graph, _slack(np.abs(graph.weights), graph), gamma)
+        _verify_summary(record, f"samples[{k}]", sample, graph)
         if sample.gain is not None and graph.shapley is not None:
             error = abs(float(graph.shapley.sum()) - sample.gain)
             close = error <= 1e-5 * float(np.abs(graph.shapley).sum()) + 1e-12
@@ -92,28 +91,12 @@ def _verify_class(record: AuditRecord, name: str, graph: ExplanationGraph) -> No
     summary, place = record.classes[name], f"classes[{shown(name)}]"
     if graph.names != summary.players and graph.n_players == MAX_NAMES_OF_CLASS == summary.n_players:
         return  # of more words than are kept, rounding may have chosen others of equal importance
-    members = [g for s, g in zip(record.samples, record.sample_graphs, strict=True) if s.class_name == name]
-    sizes = [ExplanationGraph(np.abs(g.weights), names=g.names, shapley=g.shapley) for g in members]
-    slack = _slack(mean_of_class(sizes).weights, graph)
-    _verify_summary(record, place, summary, graph, slack, record.configuration.gamma)
+    _verify_summary(record, place, summary, graph)
 
 
-def _slack(size: NDArray[np.float64], graph: ExplanationGraph) -> NDArray[np.float64]:
-    """How far rounding may have moved each weight and its confidence bounds."""
-    found: NDArray[np.float64] = _ROUNDING * (size + 2 * graph.standard_error) + float(np.finfo(np.float32).tiny)
-    return found
-
-
-def _verify_summary(
-    record: AuditRecord,
-    place: str,
-    summary: GraphSummary,
-    graph: ExplanationGraph,
-    slack: NDArray[np.float64],
-    gamma: float,
-) -> None:
+def _verify_summary(record: AuditRecord, place: str, summary: GraphSummary, graph: ExplanationGraph) -> None:
     demand(graph.names == summary.players, record, f"{place}.players", "be those of the arrays", summary.players)
-    larger, smaller = (_shifted(graph, shift).redundancy(gamma) for shift in (slack, -slack))
+    larger, smaller = (_shifted(graph, sign).redundancy(record.configuration.gamma) for sign in (1, -1))
     n_redundant, n_sure, n_possible = round(summary.density * summary.n_pairs), larger.n_redundant, smaller.n_redundant
     exact = abs(n_redundant - summary.density * summary.n_pairs) < 1e-6 and n_sure <= n_redundant <= n_possible
     demand(exact, record, f"{place}.density", f"be what the arrays say, {n_sure} redundant pairs", summary.density)
@@ -132,11 +115,13 @@ def _verify_summary(
             demand(true, record, f"{place}.{kind}", "be what the arrays say", names)
 
 
-def _shifted(graph: ExplanationGraph, shift: NDArray[np.float64]) -> ExplanationGraph:
-    """The graph with absolute weights that are larger or smaller by what rounding may have changed."""
-    sizes = np.maximum(np.abs(graph.weights) + shift, 0)
-    np.fill_diagonal(sizes, 0)
-    return ExplanationGraph(sizes, names=graph.names, standard_error=graph.standard_error)
+def _shifted(graph: ExplanationGraph, sign: int) -> ExplanationGraph:
+    """The graph with absolute weights that are larger or smaller by as much as rounding may have changed them."""
+    sizes = np.abs((graph if graph.absolute is None else graph.absolute).weights)
+    slack = _ROUNDING * (sizes + 2 * graph.standard_error) + float(np.finfo(np.float32).tiny)
+    shifted = np.maximum(sizes + sign * slack, 0)
+    np.fill_diagonal(shifted, 0)
+    return ExplanationGraph(shifted, names=graph.names, standard_error=graph.standard_error)
 
 
 def _groups(h: RedundancyGraph) -> set[frozenset[str]]:

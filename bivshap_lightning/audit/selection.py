@@ -154,6 +154,11 @@ class SampleSelection:
         row = next(row for row in gather(self._rows.get(key)) if row is not None)
         return self._stack([row], device)
 
+    def labels(self) -> list[Tensor]:
+        """The labels of this process's samples, one by one; empty where there are none."""
+        template = self._template
+        return [row[-1] for row in self._rows.values()] if template is not None and template.labels is not None else []
+
     def distribute(self, gather: Gather, *, chunk_size: int = CHUNK, everywhere: bool = False) -> None:
         """Cut the choice into chunks of one shape and bring the samples of each to the process that explains it.
 
@@ -206,10 +211,17 @@ class SampleSelection:
 
 
 def _strata(batch: Batch) -> list[int]:
+    """The class of each sample, by which the choice is balanced; of independent labels the first that is on."""
     labels = batch.labels
-    if labels is None or labels.is_floating_point() or labels.numel() != len(batch):
+    if labels is None:
         return [0] * len(batch)
-    return [int(label) for label in labels.flatten().tolist()]
+    if labels.dim() == 2 and labels.shape[1] > 1:
+        on = (labels != 0).to(torch.int8)
+        return torch.where(on.any(dim=1), on.argmax(dim=1), -1).tolist()
+    flat = labels.flatten()
+    if len(flat) != len(batch) or (flat.is_floating_point() and not bool(((flat == 0) | (flat == 1)).all())):
+        return [0] * len(batch)
+    return [int(label) for label in flat.tolist()]
 
 
 def _round_robin(pool: list[Candidate], size: int) -> list[str]:

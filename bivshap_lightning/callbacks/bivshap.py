@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bivshap_lightning.audit.audit import AuditResult, AuditSettings
 from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.audit.task import TaskName
 from bivshap_lightning.callbacks.lightning import (
     EitherCallback,
     any_process,
@@ -66,7 +67,11 @@ class BivShapCallback(EitherCallback):
         n_samples: how many validation samples are explained, over all processes. They are chosen once, the same number
             of each class as far as possible.
         target: None for the predicted class, "label" for the class in the data, or an index.
-        behavior: what is read off the model's scores, as in :class:`~bivshap_lightning.BivariateShapley`.
+        task: "binary", "multiclass", "multilabel", "regression", or "auto" for the rules of
+            :mod:`bivshap_lightning.audit.task`; the first audit says what it found. Of independent labels each sample
+            explains one that is on, in turn, so that every label gets a graph.
+        behavior: what is read off the model's scores, as in :class:`~bivshap_lightning.BivariateShapley`; None for the
+            output of a regression and the probability of a class.
         link: what the scores mean: "softmax" (class logits), "sigmoid" (independent logits), "identity"
             (probabilities), or "auto" for the rule of :mod:`bivshap_lightning.game.behavior`.
         baselines: what replaces an absent player: None (zero), a number (for texts the id of a token), a tensor,
@@ -118,7 +123,8 @@ class BivShapCallback(EitherCallback):
         *,
         n_samples: int = 16,
         target: int | Literal["label"] | None = None,
-        behavior: BehaviorName = "probability",
+        task: TaskName | Literal["auto"] = "auto",
+        behavior: BehaviorName | None = None,
         link: Literal["auto", "softmax", "sigmoid", "identity"] = "auto",
         baselines: float | list[float] | Tensor | Callable[..., Any] | tuple[Any, ...] | None = None,
         background: Any = None,
@@ -166,6 +172,7 @@ class BivShapCallback(EitherCallback):
             background=background,
             feature_mask=torch.tensor(feature_mask) if isinstance(feature_mask, list) else feature_mask,
             perturbations_per_eval=perturbations_per_eval,
+            task=task,
         )
         self.runner = self._make_runner(
             self.settings,
@@ -339,7 +346,9 @@ class BivShapCallback(EitherCallback):
         own: BaseException | None = None
         if trainer.is_global_zero and path is not None:
             try:
-                self.output.write(result, self.settings, self._run, self._cost, path, tensorboard_writers(trainer))
+                self.output.write(
+                    result, self.runner.resolved, self._run, self._cost, path, tensorboard_writers(trainer)
+                )
             except Exception as error:
                 own = error
         if any_process(trainer, own):
@@ -375,7 +384,7 @@ class BivShapCallback(EitherCallback):
         """The record of the last audit."""
         if self.result is None:
             raise RuntimeError("`record` must be asked for after an audit, got none so far.")
-        return self.output.record(self.result, self.settings, self._run, self._cost)
+        return self.output.record(self.result, self.runner.resolved, self._run, self._cost)
 
     def _cost_of(self, result: AuditResult, start: float) -> dict[str, float]:
         seconds = time.perf_counter() - start

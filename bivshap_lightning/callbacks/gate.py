@@ -105,7 +105,7 @@ class RedundancyGate(EitherCallback):
     def _end_of_epoch(self, trainer: Any, pl_module: Any) -> None:
         audit = next(c for c in trainer.callbacks if isinstance(c, BivShapCallback))
         verdict = self._new_verdict(trainer, audit)
-        # AuditResult are equal on all processes; all take the verdict of rank zero.
+        # Results are equal on all processes; all take the verdict of rank zero.
         verdict = gather_objects(trainer, verdict)[0]
         if verdict is not None:
             self.verdict = verdict

@@ -10,7 +10,7 @@ from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.recording import ClassNames, make_record, mean_graphs
 from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.metrics.catalogue import REDUNDANCY
+from bivshap_lightning.metrics.catalogue import REDUNDANCY, find_number
 from bivshap_lightning.views import Panels
 
 AFFORDABLE_SHARE = 0.1
@@ -18,7 +18,7 @@ AFFORDABLE_SHARE = 0.1
 
 
 class Output:
-    """Writes result, and keeps the layout of drawings from epoch to epoch.
+    """Writes the results of audits, and keeps the layout of drawings from epoch to epoch.
 
     Args:
         class_names: a name per class, or None.
@@ -92,9 +92,12 @@ class Output:
         run: Mapping[str, Any],
     ) -> None:
         step, when = run["step"], f"epoch {run['epoch']}"
+        known = {tag: find_number(tag) for tag in result.numbers}
+        panels.describe_scalars({tag: number.description for tag, number in known.items() if number is not None})
         for name, graph in list(classes.items())[: self._n_classes]:
             n = graph.provenance.get("n_graphs", 1)
-            example = next((s for s in result.samples if self._class_names.of_sample(s) == name), None)
+            members = [s for s in result.samples if self._class_names.of_sample(s) == name]
+            example = members[0] if members else None
             panels.write_class(
                 name,
                 graph,
@@ -102,6 +105,7 @@ class Output:
                 step=step,
                 subtitle=f"{when} · " + ("its only sample" if n == 1 else f"mean over {n} samples"),
                 scores=_ranking(graph),
+                graphs=[sample.graph for sample in members],
                 image=None if example is None else example.image,
                 segments=None if example is None else example.segments,
             )

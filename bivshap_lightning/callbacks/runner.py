@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,13 +21,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bivshap_lightning.audit.audit import Audit, AuditResult, AuditSettings, ChunkResult
 from bivshap_lightning.audit.batches import Batch, Forward, has_two_players, read_batch
 from bivshap_lightning.audit.selection import CHUNK, SampleChunk, SampleSelection
+from bivshap_lightning.audit.task import Task, TaskError, TaskName, find_task
 from bivshap_lightning.callbacks.lightning import (
     MisconfigurationException,
     any_process,
     gather_objects,
     is_sharded,
+    rank_zero_info,
     rank_zero_warn,
 )
+from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
 
 ELSEWHERE = "the audit failed on another process, whose log says why"
@@ -44,6 +49,8 @@ class AuditRunner:
 
     Attributes:
         in_lockstep: whether all processes made the same forward passes in the last audit.
+        task: found in the first audit.
+        resolved: the settings with what follows from the task.
     """
 
     def __init__(
@@ -63,6 +70,8 @@ class AuditRunner:
         self._wanted: dict[str, list[str]] = {}
         self._batch_error: BaseException | None = None
         self.in_lockstep = False
+        self.task: Task | None = None
+        self.resolved = settings
 
     def has_samples(self, stage: str) -> bool:
         """Whether batches of a stage have been offered."""
@@ -87,7 +96,7 @@ class AuditRunner:
         if selection.is_chosen or self._batch_error is not None:
             return
         try:
-            found = read_batch(batch, self.input_fn)
+            found = read_batch(batch, self.input_fn, trainer.lightning_module.forward)
             selection.offer(found, has_two_players(found, self.settings.feature_mask))
         except Exception as error:  # raised at the end of the epoch, when all processes can agree about it
             self._batch_error = error
@@ -118,11 +127,11 @@ class AuditRunner:
                     "that yielded none."
                 )
             try:
-                self.in_lockstep = self._distribute(trainer, pl_module, selection)
+                self._prepare(trainer, pl_module, selection)
             except Exception as error:  # all processes make the same forward pass there, and so fail alike
                 return None, error
             agree = trainer.strategy.broadcast if self.in_lockstep else None
-            audit = Audit(self.settings, pl_module.device, self.feature_names, agree=agree)
+            audit = Audit(self.resolved, pl_module.device, self.feature_names, agree=agree)
             parts: list[ChunkResult] = []
             try:
                 parts = self._explain(trainer, pl_module, audit, selection, start)
@@ -157,20 +166,44 @@ class AuditRunner:
                 )
         return selection
 
-    def _distribute(self, trainer: Any, pl_module: Any, selection: SampleSelection) -> bool:
-        """Settle which process explains what. Returns whether all make the same forward passes."""
+    def _prepare(self, trainer: Any, pl_module: Any, selection: SampleSelection) -> None:
+        """Find out the task, and which process explains what, from one sample that all processes put through the model.
+
+        Raises:
+            TaskError: the task cannot be told.
+        """
 
         def gather(value: Any) -> list[Any]:
             return gather_objects(trainer, value)
 
-        same = is_sharded(trainer)
-        if trainer.world_size > 1 and not same:
-            batch = selection.example(gather, pl_module.device)
-            with CollectiveDetector() as detector:
-                Audit(self.settings, pl_module.device).game(self._forward(trainer, pl_module, batch), batch)
-            same = any_process(trainer, RuntimeError() if detector.found else None)
-        selection.distribute(gather, chunk_size=self._chunk_size(trainer), everywhere=same)
-        return same
+        batch = selection.example(gather, pl_module.device)
+        trial = replace(self.settings, behavior="output", target=0, task="auto")
+        with CollectiveDetector() if trainer.world_size > 1 else nullcontext() as detector:
+            game = Audit(trial, pl_module.device).game(self._forward(trainer, pl_module, batch), batch)
+        found = bool(detector is not None and detector.found)
+        self.in_lockstep = is_sharded(trainer) or any_process(trainer, RuntimeError() if found else None)
+        selection.distribute(gather, chunk_size=self._chunk_size(trainer), everywhere=self.in_lockstep)
+        if self.task is None:
+            labels = [label for part in gather(selection.labels()) for label in part]
+            self.task = find_task(
+                self.settings.task, torch.stack(labels) if labels else None, game.n_outputs, pl_module
+            )
+            rank_zero_info(f"bivshap: task {self.task.name} ({self.task.reason})")
+        self.resolved = self._resolve(self.task.name, game, pl_module)
+
+    def _resolve(self, task: TaskName, game: Game, pl_module: nn.Module) -> AuditSettings:
+        """The settings with what follows from the task."""
+        behavior = self.settings.behavior or ("output" if task == "regression" else "probability")
+        settings = replace(self.settings, task=task, behavior=behavior)
+        if task == "regression" and game.n_outputs > 1 and settings.target is None:
+            raise TaskError(
+                f"`target` must name one of {game.n_outputs} outputs of a regression, got None. Write "
+                'BivShapCallback(task="regression", target=0) for the first.'
+            )
+        if task == "multilabel" and settings.link == "auto":
+            ends_in_sigmoid = isinstance(list(pl_module.modules())[-1], nn.Sigmoid)
+            settings = replace(settings, link="identity" if ends_in_sigmoid else "sigmoid")
+        return settings
 
     def _chunk_size(self, trainer: Any) -> int:
         """Few enough samples that every process has some to explain while training waits."""

@@ -126,6 +126,13 @@ class Number:
         """The direction in words; empty if it is neutral."""
         return "" if self.direction == "neutral" else f"{self.direction} is better"
 
+    @property
+    def description(self) -> str:
+        """Meaning, direction and formula in a few sentences, for TensorBoard."""
+        meaning = self.meaning[:1].upper() + self.meaning[1:]
+        direction = f" {self.better.capitalize()}." if self.better else ""
+        return f"{meaning}.{direction} Formula: {self.formula}."
+
     def tag_of(self, explainer: str) -> str:
         """The tag for one explainer."""
         return self.tag.replace(EXPLAINER, explainer)

@@ -86,3 +86,31 @@ def test_the_structure_of_a_batch_in_words():
         "      1: tuple of 2 str",
         "    n: int",
     ]
+
+
+def two_inputs(image, table):
+    """Stands for a module's forward."""
+
+
+def test_a_mapping_of_several_inputs_by_the_names_of_forward():
+    batch = {"table": torch.zeros(4, 2), "image": X, "y": Y, "id": torch.arange(4)}
+    found = read_batch(batch, forward=two_inputs)
+    assert [tuple(x.shape) for x in found.inputs] == [(4, 3), (4, 2)]
+    assert found.labels is Y
+
+
+def test_targets_of_several_columns_are_told_by_the_arguments_of_forward():
+    found = read_batch((X, torch.randn(4, 2)), forward=lambda x: x)
+    assert len(found.inputs) == 1
+    assert found.labels.shape == (4, 2)
+    assert len(read_batch((X, torch.randn(4, 2)), forward=two_inputs).inputs) == 2
+    assert len(read_batch((X, torch.randn(4, 2)), forward=lambda *x: x).inputs) == 2
+
+
+def test_the_message_shows_the_line_for_this_batch():
+    with pytest.raises(
+        TypeError, match=r"input_fn=lambda batch: \(\(batch\['left'\], batch\['right'\]\), batch\['y'\]\)"
+    ):
+        read_batch({"left": X, "right": X, "y": Y}, forward=two_inputs)
+    with pytest.raises(TypeError, match=r"forward takes image, table\.[^$]*--audit\.input_fn package\.module"):
+        read_batch({"left": X, "right": X, "y": Y}, forward=two_inputs)

@@ -8,7 +8,7 @@ import os
 import pickle
 import random
 import zipfile
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,12 @@ import pytest
 from bivshap_lightning import AuditRecord, ExplanationGraph, cli
 from bivshap_lightning.audit import record_files
 from bivshap_lightning.audit.errors import RecordError
+from bivshap_lightning.audit.json_fields import OPTIONAL
 from bivshap_lightning.audit.record import Configuration, GraphSummary, SampleSummary, as_record
 from bivshap_lightning.audit.record_arrays import verify_arrays
 from bivshap_lightning.audit.record_files import READABLE_VERSIONS, RECORD_VERSION, StoredArrays
+from bivshap_lightning.metrics.catalogue import estimate_over
+from bivshap_lightning.views.html import render_page
 from tests.records import ARRAYS, STACK, P, fields, npz, record, sealed, summary, true_fields, weights_of, write
 
 ARCHIVE = Path(__file__).parent / "archive"
@@ -277,6 +280,21 @@ def test_sizes_are_limited(tmp_path, monkeypatch):
         AuditRecord.load(path)
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs files whose size is not known in advance")
+def test_files_of_unknown_size_are_limited_too(monkeypatch):
+    monkeypatch.setattr(record_files, "MAX_JSON_BYTES", 10)
+    with pytest.raises(RecordError, match=r"`record` must have at most 10 bytes, got more in /proc/self/status"):
+        AuditRecord.load("/proc/self/status")
+
+
+@pytest.mark.parametrize("depth", [100, 900, 3000, 20_000, 200_000])
+def test_deeply_nested_content_is_refused(tmp_path, depth):
+    head = json.dumps({"kind": record_files.KIND, "version": RECORD_VERSION})[:-1]
+    (tmp_path / "audit.json").write_text(f'{head}, "samples": {"[" * depth}{"]" * depth}}}')
+    with pytest.raises(RecordError, match=r"`record` must (be an intact JSON file|hold what was written), got "):
+        AuditRecord.load(tmp_path / "audit.json")
+
+
 def test_a_file_that_promises_little_and_unpacks_to_much_is_not_unpacked(tmp_path):
     """A gigabyte of zeros in a megabyte: refused by its header, before anything is allocated."""
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2000000000,), }"
@@ -321,6 +339,31 @@ def test_long_keys_are_shortened_in_messages(tmp_path):
     with pytest.raises(RecordError, match=r"metrics\['aaaaaaaaaaaa\.\.\.aaaaaaaaaaaaa'\]\.value must be a finite") as e:
         AuditRecord.from_fields(content)
     assert len(str(e.value)) < 300
+
+
+@dataclass(frozen=True)
+class NotedConfiguration(Configuration):
+    note: str = field(default="none", metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotedRecord(AuditRecord):
+    configuration: NotedConfiguration
+
+
+def test_a_new_field_is_one_line(tmp_path):
+    """It is written, read and shown, files without it load with its default, and its type is verified."""
+    old = NotedRecord.load(ARCHIVE / f"version_{RECORD_VERSION}.json")
+    assert old.configuration.note == "none"
+    new = replace(old, configuration=replace(old.configuration, note="first <b>"))
+    again = NotedRecord.load(new.save(tmp_path / "audit.json"))
+    assert again.configuration.note == "first <b>"
+    assert "first &lt;b&gt;" in render_page(again)
+    content = changed(again.to_fields(), ("configuration", "note"), 3)
+    with pytest.raises(RecordError, match=r"configuration\.note must be a text, got 3"):
+        NotedRecord.from_fields(content)
+    with pytest.raises(RecordError, match="configuration must be without unknown fields such as 'note'; upgrade"):
+        AuditRecord.load(tmp_path / "audit.json")
 
 
 # Mutations, seeded, with recomputed checksums.
@@ -414,10 +457,10 @@ def test_numbers_that_follow_from_others_cannot_be_changed():
     """Whatever the samples or the arrays determine."""
     path = ARCHIVE / f"version_{RECORD_VERSION}.json"
     content, generator = archived(), random.Random(2)
-    arrays = AuditRecord.load(path).arrays
+    arrays, samples = AuditRecord.load(path).arrays, AuditRecord.load(path).samples
     derived = [
         place for place in places_in(content)
-        if (place[0] in ("metrics", "class_metrics") and place[-1] == "value" and "standard_error" not in place[-2])
+        if (place[0] in ("metrics", "class_metrics") and place[-1] == "value" and estimate_over(place[-2], samples))
         or (place[0] in ("samples", "classes") and place[-1] in ("density", "n_undecided", "gain"))
     ]  # fmt: skip
     for place in generator.choices(derived, k=400):

@@ -18,6 +18,7 @@ from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.callbacks import BivShapCallback, PanelOptions
 from bivshap_lightning.explainers import BivariateShapley
 from bivshap_lightning.game import players
+from bivshap_lightning.metrics.catalogue import find_number
 from tests.callbacks.modules import Module, Pictures, TextModule, Tokens, table, train_loader, valid_loader
 
 SOME = {
@@ -439,6 +440,8 @@ def test_every_documented_tag_is_in_the_event_file(tmp_path):
     tags = found.Tags()
     scalars = set(tags["scalars"])
     assert set(callback.history[-1]["numbers"]) <= scalars
+    described = found.SummaryMetadata("bivshap/redundancy/density").summary_description
+    assert described.startswith(find_number("bivshap/redundancy/density").meaning[:1].upper())
     steps = [e.step for e in found.Scalars("val_loss")]
     assert [e.step for e in found.Scalars("bivshap/post_hoc_accuracy/ours")] == steps
     for name in ("low", "mid", "high"):
@@ -448,7 +451,7 @@ def test_every_documented_tag_is_in_the_event_file(tmp_path):
         tensors = set(tags["tensors"])
         assert any(t.startswith(f"bivshap/class/{name}/ranking") for t in tensors)
     assert [e.step for e in found.Images("bivshap/sample/0/graphs")] == steps
-    assert "bivshap/posthoc/accuracy_vs_removed" in tags["images"]
+    assert "bivshap/post_hoc/accuracy_vs_removed" in tags["images"]
 
 
 def test_other_loggers_get_files(tmp_path):

@@ -2,18 +2,20 @@
 
 import json
 import math
+import os
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bivshap_lightning.gate import GateError, Rule, Verdict, assert_gate, judge, load_rules, measure
+from bivshap_lightning.gate import GateError, Interval, Rule, Verdict, assert_gate, judge, load_rules, measure
+from bivshap_lightning.gate.thresholds import THRESHOLDS, Threshold
 from tests.records import C, P, fields, graph, record, true_fields, write
 
 Z = NormalDist().inv_cdf(0.95)
@@ -347,6 +349,16 @@ def test_rules_files(tmp_path):
         judge(record(), [])
 
 
+def test_rules_that_are_no_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    for path in (tmp_path / "pipe.toml", tmp_path):
+        with pytest.raises(GateError, match=r"`rules` must be a readable file, got .* \(a folder, device or pipe\)"):
+            load_rules(path)
+    (tmp_path / "long.toml").write_text("#" * (2**20 + 1))
+    with pytest.raises(GateError, match="`rules` must have at most 1,048,576 bytes, got 1,048,577"):
+        load_rules(tmp_path / "long.toml")
+
+
 HOSTILE = (
     "a|b</code><script>alert(1)</script> `x` **y** [z](http://e.vil) @user #1 \x1b[31m \ud800 \uffff \u202e\n| ]]>"
 )
@@ -425,3 +437,26 @@ def test_assert_gate(tmp_path):
 def test_judging_needs_no_torch():
     code = "import sys, bivshap_lightning.gate, bivshap_lightning.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatioRule(Rule):
+    max_ratio: float | None = None
+
+
+def test_a_new_kind_of_threshold_is_one_entry_and_one_field(monkeypatch):
+    """``now / previous``: judged, reported in every form, and refused without a previous record."""
+
+    def ratio(now, before):
+        return None if before is None else Interval(now.value / before.value, None, now.upper / before.value)
+
+    monkeypatch.setitem(THRESHOLDS, "max_ratio", Threshold("max_ratio", False, ratio, "ratio of "))
+    rules = [RatioRule(metric="bivshap/insertion_auc/ours", max_ratio=limit) for limit in (1.1, 0.9)]
+    verdict = judge(auc(0.5), rules, auc(0.5))
+    assert [result.status for result in verdict.results] == ["pass", "fail"]
+    assert "ratio of bivshap/insertion_auc/ours (previous 0.5) is 1 (95% bound 1), max_ratio 0.9" in verdict.to_text()
+    assert "max ratio 0.9" in verdict.to_markdown()
+    with pytest.raises(GateError, match="needs a previous record"):
+        judge(auc(0.5), rules)
+    with pytest.raises(GateError, match="`max_ratio` must be a finite number, got 'x'"):
+        RatioRule(metric="m", max_ratio="x")

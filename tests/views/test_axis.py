@@ -8,7 +8,6 @@ from bivshap_lightning.views import draw_axis
 from bivshap_lightning.views.figures.axis import DIRECTION
 from bivshap_lightning.views.figures.axis_arcs import PARTNERS, STAND_INS
 from bivshap_lightning.views.figures.axis_values import (
-    potential_and_pairwise,
     values_of_change,
     values_of_class,
     values_of_sample,
@@ -47,7 +46,7 @@ def centres(figure, gid, n_rows):
 @pytest.mark.parametrize("name", GAMES)
 def test_weights_are_r_plus_a_symmetric_c(name):
     graph = enumerated(GAMES[name], 4 if name == "four players" else 3)
-    potential, pairwise = potential_and_pairwise(graph)
+    potential, pairwise = graph.potential, graph.pairwise
     rebuilt = potential[None, :] + pairwise
     off_diagonal = ~np.eye(len(potential), dtype=bool)
     np.testing.assert_allclose(rebuilt[off_diagonal], graph.weights[off_diagonal], atol=1e-12)
@@ -135,8 +134,8 @@ def test_a_class_shows_means_of_absolute_values_that_do_not_cancel():
     minus = ExplanationGraph(-plus.weights, shapley=-plus.shapley)
     values = values_of_class([plus, minus, plus, minus])
     np.testing.assert_allclose(values.shapley, plus.shapley)
-    np.testing.assert_allclose(values.late, 2 * potential_and_pairwise(plus)[0])
-    np.testing.assert_allclose(values.pairs, potential_and_pairwise(plus)[1])
+    np.testing.assert_allclose(values.late, 2 * plus.potential)
+    np.testing.assert_allclose(values.pairs, plus.pairwise)
     figure = draw_axis(ExplanationGraph.mean([plus, minus]), title="t", graphs=[plus, minus, plus, minus])
     assert "Means of absolute values over 4 samples. Whiskers: 8 of 10 samples." in lines_of(figure, "notes")
 
@@ -153,7 +152,7 @@ def test_a_change_is_the_difference_of_two_graphs():
     before, after = enumerated(GAMES["AND + c / 2"]), enumerated(GAMES["OR + c / 2"])
     values = values_of_change(before, after)
     np.testing.assert_allclose(values.shapley, after.shapley - before.shapley)
-    np.testing.assert_allclose(values.pairs, potential_and_pairwise(after)[1] - potential_and_pairwise(before)[1])
+    np.testing.assert_allclose(values.pairs, after.pairwise - before.pairwise)
     figure = draw_axis(after, title="t", before=before)
     assert lines_of(figure, "message") == "0 and 1 stand in for each other more than before"
     assert lines_of(figure, "xlabel") == "change of importance"
@@ -182,6 +181,9 @@ def test_words_and_images_stand_above_the_rows():
     listed = {line.get_text() for line in lines_in(figure) if line.get_gid() == "label"} - {"11 others together"}
     assert {line.get_text() for line in marks_of(figure, "part").values()} == listed
     assert set(marks_of(figure, "picture")) == {"input", "shapley"}
+    assert "input, with the parts listed below" in texts_of(figure)
+    figure = draw_axis(graph, title="t", graphs=[graph, graph], segments=segments)
+    assert "a sample, with the parts listed below" in texts_of(figure)
 
 
 def test_long_names_in_the_message_keep_both_ends_of_each():
@@ -189,7 +191,7 @@ def test_long_names_in_the_message_keep_both_ends_of_each():
     message = lines_of(draw_axis(enumerated(GAMES["OR + c / 2"], names=names), title="t"), "message")
     one, other = message.removeprefix("strongest pair: ").removesuffix(" stand in for each other").split(" and ")
     assert (one[:4], one[-5:]) == ("the_", "first")
-    assert (other[:4], other[-5:]) == ("the_", "econd")
+    assert (other[:4], other[-6:]) == ("the_", "second")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from bivshap_lightning.views import (
     draw_words,
     render_png,
 )
-from bivshap_lightning.views.figures.canvas import Area, Canvas
 from bivshap_lightning.views.figures.layout import COLOURS
 from bivshap_lightning.views.figures.node_link import spread
 from tests.views.example_graphs import (
@@ -217,19 +216,6 @@ def test_groups_have_their_colour_in_the_drawing_of_g():
     assert tuple(round(255 * c) for c in faces["0"][:3]) == tuple(bytes.fromhex(COLOURS[0][1:]))
 
 
-def test_names_are_not_read_as_formulas():
-    figure = _graphs(random_graph(12, names=NASTY_NAMES), title="$\\frac{}{$")
-    assert "$\\frac{}{$" in texts_of(figure)
-    assert "x_1^2 \\alpha $" in texts_of(figure)
-    render_png(figure)
-
-
-def test_characters_without_a_font_are_replaced_and_explained():
-    figure = _graphs(random_graph(3, names=["\U000e0fff\u0379", "b", "c"]))
-    assert "□ stands for a character that no installed font can draw" in texts_of(figure)
-    assert "□ stands for" not in texts_of(_graphs(random_graph(3)))
-
-
 def test_words_keep_their_reading_order_and_may_repeat():
     graph = sentence_graph()
     figure = draw_words(graph, graph.redundancy(), title="t", words=["very", "very", *SENTENCE[2:]])
@@ -263,16 +249,6 @@ def test_the_heat_map_follows_the_scores_and_leaves_pixels_without_a_player_whit
     figure = _image(random_graph(3), segments, scores=[0.1, 0.5, 0.3])
     brightness = picture_of(figure, "ranking").mean(axis=2)
     assert brightness[0, 0] < brightness[1, 0] < brightness[0, 1] < brightness[1, 1] == 1
-
-
-def test_pictures_are_drawn_the_right_way_up():
-    canvas = Canvas(40, 60)
-    corners = np.array([[[1.0, 0, 0], [0, 1, 0]], [[0, 0, 1], [0, 0, 0]]])
-    canvas.picture(corners, Area(10, 20, 20, 30))
-    png, _, _ = render_png(canvas.finish())
-    with Image.open(io.BytesIO(png)) as image:
-        pixels = np.asarray(image.convert("RGB")) / 255
-    np.testing.assert_array_equal(pixels[[[22, 22], [47, 47]], [[12, 28], [12, 28]]], corners)
 
 
 def test_nodes_lie_inside_their_parts():
@@ -331,54 +307,6 @@ def test_a_flat_curve_has_room_around_it():
     figure = draw_curves({"a": ([0, 1], [0.5, 0.5], None)}, title="t", xlabel="x", ylabel="y")
     low, high = figure.axes[0].get_ylim()
     assert low < 0.5 < high
-
-
-def test_a_wide_figure_is_made_smaller_and_its_canvas_is_left_alone():
-    figure = _graphs(random_graph(3))
-    figure.set_dpi(200)
-    canvas = figure.canvas
-    _, width, height = render_png(figure)
-    assert width == 1050
-    assert height == round(1050 * figure.get_figheight() / figure.get_figwidth())
-    assert figure.canvas is canvas
-    assert figure.dpi == 200
-
-
-def test_flat_colours_survive_the_palette():
-    # Tints of two groups that a palette by averaging makes one.
-    figure = _graphs(grouped_graph([3, 2, 2]))
-    png, _, _ = render_png(figure)
-    with Image.open(io.BytesIO(png)) as image:
-        present = {colour for _, colour in image.convert("RGB").getcolors(1 << 24)}
-    boxes = {gid: mark for gid, mark in marks_of(figure, "box").items() if "text" not in gid}
-    faces = [box.get_facecolor() for box in boxes.values()]
-    assert len(set(faces)) == 3
-    assert {tuple(round(255 * c) for c in face[:3]) for face in faces} <= present
-
-
-@pytest.mark.parametrize("text", ["plain", "größe → γ", "日本語", "مرحبا", "e\u0301 combined"])
-@pytest.mark.parametrize("halo", [None, "#ff0000"])
-def test_text_of_any_script_is_drawn_inside_its_box(text, halo):
-    canvas = Canvas(300, 60)
-    canvas.write(150, 30, text, size=20, align="center", halo=halo)
-    (line,) = lines_in(canvas.finish())[:1]
-    agg = FigureCanvasAgg(canvas.figure)
-    agg.draw()
-    pixels = np.asarray(agg.buffer_rgba())[:46, :, :3].astype(int)
-    rows, columns = np.nonzero(pixels.sum(axis=2) < 600)
-    box = line.get_window_extent()
-    assert len(rows) > 50
-    assert box.x0 - 8 <= columns.min() <= columns.max() <= box.x1 + 8
-    assert 60 - box.y1 - 5 <= rows.min() <= rows.max() <= 60 - box.y0 + 5
-    is_red = (pixels[..., 0] > 200) & (pixels[..., 1] < 90)
-    assert is_red.any() == (halo is not None)
-
-
-@pytest.mark.parametrize("suffix", ["svg", "pdf"])
-def test_figures_can_be_saved_as_drawings(suffix):
-    buffer = io.BytesIO()
-    _graphs(graph_of_many_kinds()).savefig(buffer, format=suffix)
-    assert len(buffer.getvalue()) > 10_000
 
 
 def test_labels_are_spread_without_moving_more_than_needed():

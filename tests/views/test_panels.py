@@ -211,8 +211,8 @@ def test_a_panel_without_a_usable_name_or_subject_is_refused(name, subjects, mes
 def test_curves_go_to_images_and_make_no_runs_of_their_own(writer):
     x = np.linspace(0, 1, 5)
     curves = {"ours": (x, 1 - x, None), "IG": (x, 1 - x**2, 0.1 * x)}
-    assert Panels(writer).write_curves(curves, step=1) == ["bivshap/posthoc/accuracy_vs_removed"]
-    ((step, value),) = read(writer)["bivshap/posthoc/accuracy_vs_removed"]
+    assert Panels(writer).write_curves(curves, step=1) == ["bivshap/post_hoc/accuracy_vs_removed"]
+    ((step, value),) = read(writer)["bivshap/post_hoc/accuracy_vs_removed"]
     assert (step, value.metadata.plugin_data.plugin_name) == (1, "images")
     assert not [path for path in Path(writer.log_dir).iterdir() if path.is_dir()]
 
@@ -239,7 +239,7 @@ def test_without_tensorboard_pictures_and_tables_are_files(tmp_path):
         "figures/bivshap/class/a_b/axis/step_000003.png",
         "figures/bivshap/class/a_b/graphs/step_000003.png",
         "figures/bivshap/class/a_b/ranking/step_000003.md",
-        "figures/bivshap/posthoc/accuracy_vs_removed/step_000012.png",
+        "figures/bivshap/post_hoc/accuracy_vs_removed/step_000012.png",
         "figures/bivshap/sample/0/axis/step_000003.png",
         "figures/bivshap/sample/0/graphs/step_000003.png",
     ]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
 from bivshap_lightning.views import Layout, groups_table, pairs_table, ranking_table
-from bivshap_lightning.views.figures.axis_values import potential_and_pairwise
 from bivshap_lightning.views.figures.names import (
     distinct,
     labels_of,
@@ -114,10 +113,9 @@ def test_pairs_are_listed_strongest_first_with_their_relation():
         return float(bool(present & {0, 1})) + float({2, 3} <= present) / 2
 
     graph = enumerated(game, 4, names=["a", "b", "c", "d"])
-    _, pairwise = potential_and_pairwise(graph)
     rows = rows_of(pairs_table(graph))[2:]
     assert [row[:2] for row in rows] == [["a, b", "stand in for each other"], ["c, d", "need each other"]]
-    assert float(rows[0][2]) == pytest.approx(pairwise[0, 1], abs=1e-4)
+    assert float(rows[0][2]) == pytest.approx(graph.pairwise[0, 1], abs=1e-4)
     assert len(rows_of(pairs_table(graph, top=1))) == 3
 
 

@@ -180,7 +180,8 @@ def _input_strip(
 ) -> ImageStrip | WordStrip | None:
     """What stands between the header and the rows."""
     if segments is not None:
-        return ImageStrip(image, segments, values.shapley, texts, shown)
+        caption = "input" if values.n_samples is None else "a sample"
+        return ImageStrip(image, segments, values.shapley, texts, shown, caption)
     if image is not None:
         raise ValueError("`segments` must say which player each pixel of `image` belongs to, got None. Pass both.")
     return None if words is None else WordStrip(words, values.shapley)
@@ -197,8 +198,11 @@ def _message(canvas: Canvas, values: AxisValues, texts: Sequence[str], pairs: Se
     what = "stand in for" if term < 0 else "need"
     more = " more than before" if values.is_change else ""
     start = "" if values.is_change else "strongest pair: "
+    width = WIDTH - 2 * MARGIN
+    if canvas.width_of(f"{start}{texts[i]} and {texts[j]} {what} each other{more}", size=_LABEL_SIZE) > width:
+        start = ""
     around = canvas.width_of(f"{start} and  {what} each other{more}", size=_LABEL_SIZE)
-    room = (WIDTH - 2 * MARGIN - around) / 2 - 4
+    room = (width - around) / 2 - 4
     one, other = (canvas.fit(texts[k], room, size=_LABEL_SIZE) for k in (i, j))
     return f"{start}{one} and {other} {what} each other{more}"
 

@@ -37,7 +37,7 @@ class AxisValues:
         shapley_whiskers: (F, 2) lower and upper ends, or None.
         late_whiskers: (F, 2) lower and upper ends, or None.
         pairs: (F, F) symmetric pair terms C, negative where two features stand in for each other.
-        pair_errors: (F, F) their standard errors, or None.
+        pair_errors: (F, F) their standard errors, zero where they are exact.
         n_samples: Samples of a class, otherwise None.
         is_change: Whether all numbers are differences of two graphs.
     """
@@ -48,7 +48,7 @@ class AxisValues:
     shapley_whiskers: Values | None
     late_whiskers: Values | None
     pairs: Values
-    pair_errors: Values | None = None
+    pair_errors: Values
     n_samples: int | None = None
     is_change: bool = False
 
@@ -73,52 +73,31 @@ class AxisValues:
         first, second = (np.asarray(features)[rows] for rows in np.triu_indices(len(features), 1))
         terms = self.pairs[first, second]
         least = np.full(len(terms), NOTICEABLE * float(np.abs(self.shapley).max()))
-        if self.pair_errors is not None and len(terms):
+        if len(terms):
             factor = NormalDist().inv_cdf(1 - 0.025 / len(terms))
             least = np.maximum(least, factor * self.pair_errors[first, second])
         strongest = [k for k in np.argsort(-np.abs(terms), kind="stable") if abs(terms[k]) > least[k]]
         return [(int(first[k]), int(second[k]), float(terms[k])) for k in strongest[:max_pairs]]
 
 
-def potential_and_pairwise(graph: ExplanationGraph) -> tuple[Values, Values]:
-    """R and C of a graph: the importance of j once i is present is `R[j] + C[i, j]`, with C symmetric.
-
-    Args:
-        graph: With Shapley values.
-
-    Returns:
-        (F,) R, the importance of a player that joins late, and (F, F) C, diagonal zero.
-
-    Example:
-        >>> # OR(a, b) + c / 2
-        >>> weights = [[0, 0, 1 / 4], [0, 0, 1 / 4], [1 / 6, 1 / 6, 0]]
-        >>> r, c = potential_and_pairwise(ExplanationGraph(weights, shapley=[1 / 2, 1 / 2, 1 / 2]))
-        >>> r.round(4), c[0].round(4)
-        (array([0.1667, 0.1667, 0.25  ]), array([ 0.    , -0.1667,  0.    ]))
-    """
-    bivariate = graph.weights.T
-    potential: Values = (bivariate.sum(axis=1) + _shapley(graph)) / (graph.n_players + 1)
-    residual = bivariate - potential[:, None]
-    pairwise: Values = (residual + residual.T) / 2
-    np.fill_diagonal(pairwise, 0)
-    return potential, pairwise
-
-
 def values_of_sample(graph: ExplanationGraph) -> AxisValues:
     """Values of one sample, with 95 % intervals of what is estimated.
-
-    The errors of all weights come from one design of coalitions, so the error of R is bounded by their mean.
 
     Example:
         >>> graph = ExplanationGraph([[0, 0], [1 / 2, 0]], shapley=[3 / 2, 1 / 2])
         >>> values_of_sample(graph).late.round(3)
         array([1.333, 0.333])
     """
-    potential, pairwise = potential_and_pairwise(graph)
-    late, whiskers, errors = 2 * potential, None, None
-    if graph.is_estimated:
-        whiskers, errors = _interval(late, _late_error(graph)), _pair_error(graph)
-    return AxisValues(graph.names, _shapley(graph), late, None, whiskers, _direction(graph) * pairwise, errors)
+    shapley, late = _shapley(graph), 2 * graph.potential
+    return AxisValues(
+        graph.names,
+        shapley,
+        late,
+        _interval(shapley, graph.shapley_standard_error),
+        _interval(late, 2 * graph.potential_error),
+        graph.sign * graph.pairwise,
+        graph.pairwise_error,
+    )
 
 
 def values_of_class(graphs: Sequence[ExplanationGraph]) -> AxisValues:
@@ -138,10 +117,8 @@ def values_of_class(graphs: Sequence[ExplanationGraph]) -> AxisValues:
             f"`graphs` must hold at least one graph, all with the same names, got {len(graphs)} graphs with "
             f"{len({graph.names for graph in graphs})} sets of names. Leave it out to draw the mean graph alone."
         )
-    parts = [potential_and_pairwise(graph) for graph in graphs]
     shapley = np.abs([_shapley(graph) for graph in graphs])
-    late = np.abs([2 * potential for potential, _ in parts])
-    pairs = np.mean([_direction(graph) * c for graph, (_, c) in zip(graphs, parts, strict=True)], axis=0)
+    late = np.abs([2 * graph.potential for graph in graphs])
     whiskers: list[Values | None] = [None, None]
     if len(graphs) > 2:
         whiskers = [np.percentile(values, SPREAD, axis=0).T for values in (shapley, late)]
@@ -151,9 +128,9 @@ def values_of_class(graphs: Sequence[ExplanationGraph]) -> AxisValues:
         late.mean(axis=0),
         whiskers[0],
         whiskers[1],
-        pairs,
+        np.mean([graph.sign * graph.pairwise for graph in graphs], axis=0),
         # Errors of samples that share a design of coalitions do not average out.
-        np.mean([_pair_error(graph) for graph in graphs], axis=0),
+        np.mean([graph.pairwise_error for graph in graphs], axis=0),
         n_samples=len(graphs),
     )
 
@@ -172,14 +149,17 @@ def values_of_change(before: ExplanationGraph, after: ExplanationGraph) -> AxisV
             f"`before` must have the {after.n_players} players of `graph`, got {before.n_players} players or other "
             "names. Pass graphs of the same features."
         )
-    (r0, c0), (r1, c1) = potential_and_pairwise(before), potential_and_pairwise(after)
-    late, pairs = 2 * (r1 - r0), _direction(after) * c1 - _direction(before) * c0
-    whiskers, errors = None, None
-    if before.is_estimated or after.is_estimated:
-        whiskers = _interval(late, np.hypot(_late_error(before), _late_error(after)))
-        errors = np.hypot(_pair_error(before), _pair_error(after))
-    shapley = _shapley(after) - _shapley(before)
-    return AxisValues(after.names, shapley, late, None, whiskers, pairs, errors, is_change=True)
+    shapley, late = _shapley(after) - _shapley(before), 2 * (after.potential - before.potential)
+    return AxisValues(
+        after.names,
+        shapley,
+        late,
+        _interval(shapley, np.hypot(before.shapley_standard_error, after.shapley_standard_error)),
+        _interval(late, 2 * np.hypot(before.potential_error, after.potential_error)),
+        after.sign * after.pairwise - before.sign * before.pairwise,
+        np.hypot(before.pairwise_error, after.pairwise_error),
+        is_change=True,
+    )
 
 
 def _shapley(graph: ExplanationGraph) -> Values:
@@ -191,24 +171,7 @@ def _shapley(graph: ExplanationGraph) -> Values:
     return graph.shapley
 
 
-def _direction(graph: ExplanationGraph) -> float:
-    """1, or -1 where the whole input has the lower value, as in a negative prediction."""
-    return -1.0 if _shapley(graph).sum() < 0 else 1.0
-
-
-def _interval(values: Values, errors: Values) -> Values:
-    """(F, 2) ends of the 95 % intervals."""
+def _interval(values: Values, errors: Values) -> Values | None:
+    """(F, 2) ends of the 95 % intervals; None if all values are exact."""
     half = CONFIDENCE_FACTOR * errors
-    return np.stack((values - half, values + half), axis=1)
-
-
-def _late_error(graph: ExplanationGraph) -> Values:
-    """(F,) bound on the standard error of `2 R`."""
-    errors: Values = 2 * graph.standard_error.sum(axis=0) / (graph.n_players + 1)
-    return errors
-
-
-def _pair_error(graph: ExplanationGraph) -> Values:
-    """(F, F) bound on the standard error of C."""
-    errors: Values = (graph.standard_error + graph.standard_error.T) / 2
-    return errors
+    return np.stack((values - half, values + half), axis=1) if half.any() else None

@@ -39,6 +39,7 @@ class ImageStrip:
         importance: (F,) signed.
         names: F names.
         listed: Players whose names are written.
+        caption: What the image is.
     """
 
     image: ArrayLike | None
@@ -46,6 +47,7 @@ class ImageStrip:
     importance: Values
     names: Sequence[str]
     listed: Sequence[int]
+    caption: str = "input"
 
     @property
     def height(self) -> float:
@@ -64,7 +66,7 @@ class ImageStrip:
         height = self.height - 32
         width = height * parts.shape[1] / parts.shape[0]
         left, right = (Area(MARGIN + k * (self._width + _GAP), top + 22, width, height) for k in (0, 1))
-        canvas.write(left.left, top + 9, "input, with the parts listed below", size=12, colour=SOFT_INK)
+        canvas.write(left.left, top + 9, f"{self.caption}, with the parts listed below", size=12, colour=SOFT_INK)
         canvas.picture(pixels, left, gid="picture:input")
         draw_borders(canvas, left, parts, colour=SOFT_INK, width=0.6)
         name_parts(canvas, left, parts, self.listed, self.names)

@@ -1,13 +1,14 @@
 """Text that comes from data, made safe for where it is shown: figures, Markdown, tags and file names."""
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import takewhile
 
 from matplotlib.font_manager import FontProperties, findfont, fontManager
 from matplotlib.ft2font import FT2Font
+
+from bivshap_lightning.text import printable
 
 FAMILY = "DejaVu Sans"
 """Comes with matplotlib, so figures look the same everywhere."""
@@ -63,9 +64,7 @@ def plain(text: str) -> str:
         >>> plain("two\nlines\x07 ")
         'two lines'
     """
-    kept = (" " if char.isspace() else char for char in text)
-    line = "".join(char for char in kept if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co"})
-    return " ".join(line.split())
+    return " ".join(printable(" ".join(text.split()), replacement="", longest=None).split())
 
 
 @lru_cache(maxsize=4096)

@@ -25,7 +25,7 @@ from bivshap_lightning.views.tensorboard.summaries import (
     write_text,
 )
 
-POSTHOC_TAG = "bivshap/posthoc/accuracy_vs_removed"
+POST_HOC_TAG = "bivshap/post_hoc/accuracy_vs_removed"
 
 
 class Panels:
@@ -186,7 +186,7 @@ class Panels:
         curves: Mapping[str, Curve],
         *,
         step: int,
-        tag: str = POSTHOC_TAG,
+        tag: str = POST_HOC_TAG,
         title: str = "Post-hoc accuracy as features are removed",
         xlabel: str = "share of features removed, least important first",
         ylabel: str = "same prediction as on the full input",
@@ -215,7 +215,7 @@ class Panels:
             >>> curve = [0.0, 0.5, 1.0], [1.0, 0.9, 0.1], None
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     Panels(folder).write_curves({"BivShap": curve}, step=0)
-            ['bivshap/posthoc/accuracy_vs_removed']
+            ['bivshap/post_hoc/accuracy_vs_removed']
         """
         figure = draw_curves(
             curves, title=title, xlabel=xlabel, ylabel=ylabel, subtitle=subtitle, caption=caption, ours=ours
