@@ -23,6 +23,7 @@ from bivshap_lightning.callbacks.lightning import (
     is_fitting,
     is_sharded,
     logged_step,
+    logging_disabled,
     rank_zero_info,
     rank_zero_warn,
     tensorboard_writers,
@@ -278,7 +279,8 @@ class BivShapCallback(EitherCallback):
                 )
             parts: list[Part] = []
             try:
-                parts = self._explain(trainer, pl_module, audit, probe, start)
+                with logging_disabled(pl_module):
+                    parts = self._explain(trainer, pl_module, audit, probe, start)
             except Exception as error:
                 own = error
             if any_process(trainer, own):

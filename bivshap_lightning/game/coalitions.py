@@ -126,6 +126,11 @@ class Block:
             return values.repeat_interleave(len(self), dim=0)
         return values.index_select(0, self.samples)
 
+    def emptiest(self) -> Block:
+        """The coalition with the fewest players; one of one sample if each belongs to one."""
+        n_present = self.masks.sum(dim=-1)
+        return self[(n_present if self.masks.dim() == 2 else n_present.sum(dim=0)).argmin()[None]]
+
     def against(self, n_rows: int) -> Block:
         """Every coalition once per background row."""
         if n_rows == 1:

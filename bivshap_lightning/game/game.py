@@ -37,6 +37,10 @@ CHECKED_MIXTURES = 6
 Read = Callable[[Tensor, Block], Tensor]
 
 
+class StochasticModelError(ValueError):
+    """A model answers equal inputs with different outputs, so that its values cannot be explained."""
+
+
 class Game:
     """A batch of set functions, one per sample, over the same players.
 
@@ -74,7 +78,8 @@ class Game:
         behavior: how scores are read.
         removal: what stands in for absent players.
         additional_forward_args: further arguments of the model, as a tuple.
-        n_evaluations: (B,) model rows spent so far.
+        n_evaluations: (B,) model rows spent so far, without those of a check that the model is not random where
+            players are removed.
         rows_per_call: the largest number of rows in one forward pass.
 
     Example:
@@ -109,11 +114,12 @@ class Game:
         self.rows_per_call = setting.rows_per_call(perturbations_per_eval)
         self.show_progress = show_progress
         self.n_evaluations = torch.zeros(self.n_samples, dtype=torch.int64, device=self.device)
-        scores = self._scores_of_whole_inputs()
+        scores = self._scores_of_inputs()
         self.n_outputs, self.dtype = scores.shape[1], scores.dtype
         self.behavior = self._choose_behavior(behavior, link, scores)
         names, is_regressor = self._model.class_names, self._model.is_regressor
         self.target = resolve_target(target, scores, self.behavior, names, is_regressor=is_regressor)
+        self._is_checked = False
         self._trees: tuple[TreeEnsemble, Tensor] | TreesRefused | None = None
 
     def __repr__(self) -> str:
@@ -178,7 +184,7 @@ class Game:
             block = Block(samples.new_empty(0), samples)
             return self._utility(self._model(tuple(inputs), self._setting.arguments(block)), block)
 
-        with self._model.visit(gradients=True):
+        with self._model.evaluation(gradients=True):
             yield utility
 
     def outputs(self, masks: Tensor) -> Tensor:
@@ -267,7 +273,7 @@ class Game:
         masks[0], masks[1] = True, False
         stand_ins = torch.arange(CHECKED_MIXTURES, device=self.device) % self.removal.n_rows
         block = Block(masks[None].to(self.device), stand_ins=stand_ins)
-        with self._model.visit():
+        with self._model.evaluation():
             scores = self._sweep(block, lambda scores, block: scores)
         self._count(CHECKED_MIXTURES)
         check_trees(ensemble, self._setting.rows(block)[0], scores.flatten(0, 1))
@@ -284,31 +290,34 @@ class Game:
     def _utility(self, scores: Tensor, block: Block) -> Tensor:
         return self.behavior(scores, block.follow(self.target))
 
-    def _scores_of_whole_inputs(self) -> Tensor:
-        """Scores (B, C) of the unmasked inputs, asked for twice: a model of changing mind cannot be explained."""
+    def _scores_of_inputs(self) -> Tensor:
+        """Scores (B, C) of the unmasked inputs."""
         everyone = torch.ones(1, 1, self.n_players, dtype=torch.bool, device=self.device)
-        whole = Block(everyone, stand_ins=torch.zeros(1, dtype=torch.int64, device=self.device))
-        with self._model.visit():  # one visit, because each starts from the same random numbers
-            first, second = (self._sweep(whole, lambda scores, block: scores)[:, 0].clone() for _ in range(2))
-            is_stochastic = not torch.allclose(first, second, rtol=1e-4, atol=1e-5, equal_nan=True)
-            culprit = (
-                self._model.find_stochastic_module(self.inputs, self.additional_forward_args) if is_stochastic else None
-            )
+        block = Block(everyone, stand_ins=torch.zeros(1, dtype=torch.int64, device=self.device))
+        with self._model.evaluation():
+            scores = self._scores_twice(block, "on the inputs")[:, 0]
         self._count(2)
-        self._check_finite(first)
-        if is_stochastic:
-            raise ValueError(
-                "`model` must be deterministic, got outputs that differ by up to "
-                f"{float((first - second).abs().max()):.2g} between two equal calls; the randomness comes from "
-                f"{culprit or 'the function itself'}. Turn off dropout or sampling in its forward pass."
-            )
+        self._check_finite(scores)
         for dtype in {x.dtype for x in self.inputs} & {torch.float16, torch.bfloat16}:
             warnings.warn(
                 f"`model` computes in {dtype}, which tells values apart only from about {torch.finfo(dtype).eps:.1g} "
                 "upwards. Explain it in float32, or use a `gamma` above that.",
                 stacklevel=3,
             )
-        return first.clone()
+        return scores
+
+    def _scores_twice(self, block: Block, where: str) -> Tensor:
+        """Scores of coalitions, refused if a second call gives others. Both start from different random numbers."""
+        first, second = (self._sweep(block, lambda scores, block: scores).clone() for _ in range(2))
+        if not torch.allclose(first, second, rtol=1e-4, atol=1e-5, equal_nan=True):
+            rows, arguments = self._setting.rows(block), self._setting.arguments(block)
+            module = self._model.find_stochastic_module(rows, arguments)
+            raise StochasticModelError(
+                "`model` must be deterministic, got outputs that differ by up to "
+                f"{float((first - second).abs().max()):.2g} between two equal calls {where}; the randomness comes from "
+                f"{module or 'the function itself'}. Turn off dropout or sampling in its forward pass."
+            )
+        return first
 
     def _choose_behavior(self, name: Any, link: Any, scores: Tensor) -> Behavior:
         if self._model.is_regressor and not callable(name) and name not in ("output", "loss"):
@@ -350,9 +359,13 @@ class Game:
         n_rows, dim = self.removal.n_rows, 1 if block.samples is None else 0
         block = block.against(n_rows)
         n_calls = len(block) * (self.n_samples if block.samples is None else 1)
-        with self._model.visit(), self._progress_bar(n_calls) as bar:
+        with self._model.evaluation(), self._progress_bar(n_calls) as bar:
+            if not self._is_checked:
+                # Some models are random only where players are removed, e.g. those that fill in missing values.
+                self._scores_twice(block.emptiest(), f"where players are removed ({self.removal.description})")
+                self._is_checked = True
             values = self._sweep(block, read, bar)
-        values = values.clone()  # an ordinary tensor again, which later code may put through autograd
+        values = values.clone()  # the model may return a tensor that it keeps, and write to it
         self._check_finite(values)
         if block.samples is None:
             self._count(len(block))

@@ -85,7 +85,7 @@ class Setting:
         replacements = _encoded(baselines, tables, "baselines")
         specs = {k: value for k, value in enumerate(replacements) if isinstance(value, ZeroEmbedding)}
         if specs:
-            with caller.visit():
+            with caller.evaluation():
                 embedded, new, tokens = embed(caller.module, placed, specs, lambda: caller(placed, extra))
             caller, placed, extra = Model(embedded), new, (*tokens, *extra)
             players = players.widened({k: placed[k].shape[2] for k in specs})
