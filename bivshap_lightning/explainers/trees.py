@@ -51,7 +51,7 @@ def explain_trees(game: ReducedGame) -> Estimate:
     """Bivariate Shapley values of a game whose model is a tree ensemble and whose utility is linear in its scores.
 
     Raises:
-        TreesRefused: the game is not of that kind.
+        UnsupportedTreesError: the game is not of that kind.
     """
     ensemble, weights = game.game.trees()
     return _Walk(game, ensemble, weights).estimate()

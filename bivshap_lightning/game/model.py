@@ -20,7 +20,7 @@ from bivshap_lightning.game.evaluation_mode import evaluation_mode
 from bivshap_lightning.game.evaluation_mode import global_rngs_kept as global_rngs_kept
 from bivshap_lightning.game.inputs import Table
 from bivshap_lightning.game.module_state import preserved
-from bivshap_lightning.game.trees import TreeEnsemble, entrance_of, read_trees
+from bivshap_lightning.game.trees import TreeEnsemble, read_trees, scoring_method
 
 
 class Model:
@@ -28,7 +28,7 @@ class Model:
 
     * A ``torch.nn.Module`` gets tensors on its own device and in its own floating point dtype.
     * A plain function gets what the user passed as inputs: tensors for tensors, NumPy arrays for arrays.
-    * Boosted trees that classify are asked for their margins, and ``link`` says how these become probabilities.
+    * Boosted trees that classify are called for their margins, and ``link`` is how these become probabilities.
     * Any other object with ``predict_proba``, ``decision_function`` or ``predict`` gets NumPy arrays; the first of
       these methods that it has is used.
 
@@ -51,7 +51,7 @@ class Model:
         self.module = model if isinstance(model, nn.Module) else None
         self.class_names = getattr(model, "classes_", None)
         self._model = model
-        self._call, self.method, self.link = _entrance(model)
+        self._call, self.method, self.link = _find_call(model)
         self._as_arrays, self._tables = as_arrays, tables
 
     @property
@@ -67,7 +67,7 @@ class Model:
         return isinstance(list(self.module.modules())[-1], nn.Sigmoid)
 
     def read_trees(self) -> TreeEnsemble:
-        """The model as a sum of trees; :class:`~bivshap_lightning.game.trees.TreesRefused` if it is none."""
+        """The model as a sum of trees; :class:`~bivshap_lightning.game.trees.UnsupportedTreesError` if it is none."""
         columns = [c for t in self._tables if t is not None for c in zip(t.categories, t.dtypes, strict=True)]
         return read_trees(self._model, [list(x) for x, dtype in columns if x is not None and dtype.kind != "b"])
 
@@ -97,15 +97,15 @@ class Model:
             if not codes:
                 raise
             raise ValueError(
-                f"`inputs` must hold codes that the model knows, no more of them than it can read, got codes from "
+                f"`inputs` must hold codes within the range of the model, and not too many, got codes from "
                 f"{min(int(x.min()) for x in codes)} to {max(int(x.max()) for x in codes)} in shapes "
-                f"{[tuple(x.shape[1:]) for x in codes]}; the model says: {error}. Shorten the text, or map unseen "
-                "codes to one that it knows."
+                f"{[tuple(x.shape[1:]) for x in codes]}; the error of the model: {error}. Shorten the text, or map "
+                "unseen codes to one within its range."
             ) from error
         return _as_scores(output, inputs[0])
 
     def _as_given(self, inputs: tuple[Tensor, ...]) -> list[Any]:
-        """Inputs as the caller of a black box passed them: tensors, arrays, frames. An estimator gets no tensors."""
+        """Inputs in the types that the user passed: tensors, arrays, frames. An estimator gets no tensors."""
         given: list[Any] = []
         for k, x in enumerate(inputs):
             if self.method is None and not (self._as_arrays and self._as_arrays[k]):
@@ -116,7 +116,7 @@ class Model:
         return given
 
     def check_length(self, inputs: tuple[Tensor, ...]) -> None:
-        """Refuse texts that are longer than a model of Hugging Face's kind can read."""
+        """Refuse texts that are longer than the limit in the configuration of a Hugging Face model."""
         configs = [getattr(m, "config", None) for m in ([] if self.module is None else self.module.modules())]
         limits = [getattr(config, "max_position_embeddings", None) for config in configs]
         limit = min((n for n in limits if isinstance(n, int) and n > 0), default=None)
@@ -170,10 +170,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
-def _entrance(model: Any) -> tuple[Callable[..., Any], str | None, Link | None]:
-    """How to call a model, by which method when it is an estimator, and what its scores mean if that is known."""
+def _find_call(model: Any) -> tuple[Callable[..., Any], str | None, Link | None]:
+    """The function that returns scores, the name of an estimator's method, and the link if it is known."""
     if not isinstance(model, nn.Module):
-        trees = entrance_of(model)
+        trees = scoring_method(model)
         if trees is not None:
             return trees.call, trees.method, trees.link
         for method in ("predict_proba", "decision_function", "predict"):
@@ -195,6 +195,13 @@ def _as_scores(output: Any, like: Tensor) -> Tensor:
         raise TypeError(
             f"`model` must return a tensor or an array of scores, got {type(output).__name__}. "
             "Wrap it in a function that returns the scores alone."
+        )
+    if isinstance(output, Tensor) and (output.layout != torch.strided or output.is_nested):
+        kind = "nested" if output.is_nested else output.layout
+        raise TypeError(f"`model` must return a dense tensor of scores, got a {kind} tensor. Return a dense one.")
+    if output.dtype.is_complex if isinstance(output, Tensor) else output.dtype.kind == "c":
+        raise TypeError(
+            f"`model` must return real scores, got {output.dtype}. Return their absolute value or their real part."
         )
     if isinstance(output, np.ndarray) and output.dtype.kind not in "biuf":
         raise TypeError(

@@ -5,8 +5,8 @@ class attributes and global variables may change in ``forward`` as well. :class:
 reachable from a module in Python. Objects keep their identity: containers and tensors are restored in place, so that
 tied tensors stay tied and references from outside (optimizers, hooks, attribution methods) stay valid.
 
-Not recorded are objects that belong to somebody else (Trainers, loggers, callbacks, optimizers, dataloaders, datasets,
-process groups, threads), what libraries keep in C++, and what a forward pass does to files or services.
+Not recorded are objects that do not belong to the model (Trainers, loggers, callbacks, optimizers, dataloaders,
+datasets, process groups, threads), what libraries keep in C++, and what a forward pass does to files or services.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bivshap_lightning.game.errors import ModelStateError
 from bivshap_lightning.game.tensor_state import ArrayCopy, TensorCopy, is_too_large
 
-# Packages whose objects, modules excepted, belong to somebody else.
+# Packages whose objects, modules excepted, do not belong to the model.
 FOREIGN = (
     "aim", "asyncio", "bivshap_lightning", "captum", "clearml", "comet_ml", "concurrent", "datasets", "enum", "io",
     "_io", "lightning", "lightning_fabric", "logging", "matplotlib", "mlflow", "multiprocessing", "neptune", "pandas",
@@ -42,10 +43,6 @@ LIBRARIES = (*FOREIGN, "abc", "builtins", "collections", "dataclasses", "functoo
 ATOMS = frozenset({int, float, complex, str, bytes, bool, type(None), type(...), torch.dtype, torch.device, torch.Size,
                    range, slice, torch.layout, torch.memory_format})  # fmt: skip
 _EMPTY: dict[Any, Any] = {}
-
-
-class ModelStateError(RuntimeError):
-    """A forward pass changes state that must not change, or that could not be put back."""
 
 
 class RefusingIterator(Iterator[Any]):
@@ -301,7 +298,7 @@ def _refuse_changes(parameters: tuple[str, ...], error: Exception | None = None)
 
 @lru_cache(maxsize=4096)
 def _recorder_of(kind: type) -> Callable[[ModuleState, Any], None] | None:
-    """How objects of a class are recorded; None if they have no state, or belong to somebody else."""
+    """How objects of a class are recorded; None if they have no state, or do not belong to the model."""
     if kind in ATOMS or issubclass(kind, ModuleType):
         return None
     for base, record in _RECORDERS:

@@ -123,7 +123,7 @@ def _version(tensor: Tensor) -> int:
 
 
 def _has_data(tensor: Tensor) -> bool:
-    """Whether a tensor has memory of its own kind: sharded, fake and freed ones are left to those who made them."""
+    """Whether a tensor has memory that can be copied: not so sharded, fake and freed ones."""
     if type(tensor) not in (Tensor, nn.Parameter) or tensor.is_meta or tensor.is_nested:
         return False
     if tensor.layout != torch.strided:

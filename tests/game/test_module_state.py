@@ -12,8 +12,8 @@ from torch import nn
 
 from bivshap_lightning import Game
 from bivshap_lightning.game import tensor_state
-from bivshap_lightning.game.game import StochasticModelError
-from bivshap_lightning.game.module_state import ModelStateError, ModuleState, preserved
+from bivshap_lightning.game.errors import ModelStateError, StochasticModelError
+from bivshap_lightning.game.module_state import ModuleState, preserved
 
 
 class Holder(nn.Module):

@@ -146,9 +146,9 @@ def test_an_unseen_category_is_refused(frame, pipeline):
 
 
 def test_a_category_needs_a_replacement(frame, pipeline):
-    with pytest.raises(ValueError, match=r"stands in for a category, got None .* \['job', 'city', 'member'\]"):
+    with pytest.raises(ValueError, match=r"with values for the categories, got None .* \['job', 'city', 'member'\]"):
         Game(pipeline, frame)
-    with pytest.raises(ValueError, match=r"must say what stands in for a category, got 0\.5"):
+    with pytest.raises(ValueError, match=r"must be a row with values for the categories, got 0\.5"):
         Game(pipeline, frame, baselines=0.5)
     with pytest.raises(ValueError, match=r"`baselines` must have all columns of the inputs, got none for \['member'\]"):
         Game(pipeline, frame, baselines=typical_row(frame).drop(columns="member"))
