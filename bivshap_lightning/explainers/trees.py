@@ -88,7 +88,7 @@ class Trees:
         """Explain a game of trees.
 
         Raises:
-            TreesRefused: the game is not of that kind.
+            UnsupportedTreesError: the game is not of that kind.
         """
         game.trees()  # read and checked once per game, so the few rows of the check are not part of an explanation
         return explain_without_null_players(_LeafSums(), game, n_evaluations=n_evaluations, seed=seed)
@@ -105,7 +105,7 @@ def add_leaves(game: ReducedGame, sums: LeafSum) -> None:
     """Add all leaves that mixtures of a sample and its baselines reach, as conjunctions.
 
     Raises:
-        TreesRefused: the model is no tree ensemble, or the utility is not linear in its scores.
+        UnsupportedTreesError: the model is no tree ensemble, or the utility is not linear in its scores.
     """
     ensemble, weights = game.game.trees()
     _Walk(game, ensemble, weights).add_to(sums)
@@ -115,7 +115,7 @@ def explain_trees(game: ReducedGame) -> Estimate:
     """Bivariate Shapley values of a game whose model is a tree ensemble and whose utility is linear in its scores.
 
     Raises:
-        TreesRefused: the game is not of that kind.
+        UnsupportedTreesError: the game is not of that kind.
     """
     sums = ConjunctionSum(game.n_samples, game.n_players, game.device)
     add_leaves(game, sums)

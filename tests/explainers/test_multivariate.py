@@ -11,7 +11,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from bivshap_lightning import BivariateShapley, Game
 from bivshap_lightning.explainers.multivariate import multivariate_shapley
-from bivshap_lightning.game.trees import TreesRefused
+from bivshap_lightning.game.trees import UnsupportedTreesError
 from tests.oracles import Unanimity, Value, table_model, table_value
 
 SETS = [(), (0,), (3,), (1, 2), (0, 4), (0, 1, 3), (1, 2, 3, 4)]
@@ -166,7 +166,7 @@ def test_wrong_arguments_raise():
         multivariate_shapley(game, 1, method="exact", n_evaluations=31)
     with pytest.raises(ValueError, match=r"`n_evaluations` must be at least 18 for method='sampling', got 17"):
         multivariate_shapley(game, 1, method="sampling", n_evaluations=17)
-    with pytest.raises(TreesRefused, match="`model` must"):
+    with pytest.raises(UnsupportedTreesError, match="`model` must"):
         multivariate_shapley(game, 1, method="trees")
     lone = Game(lambda x: x.sum(dim=1), torch.ones(1, 1), behavior="output")
     with pytest.raises(ValueError, match="`game` must have at least two players, got 1"):
