@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check lint format format-check types test test-fast bench clean
+.PHONY: help install demo check lint format format-check types imports test test-fast test-all bench clean
 
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ $(INSTALLED): setup.cfg pyproject.toml constraints.txt bivshap_lightning/__init_
 demo: $(INSTALLED)  ## Train, audit and judge a digit classifier; everything goes to bivshap_demo/
 	$(BIN)/bivshap demo
 
-check: lint format-check types test  ## Everything: lint, format, types, all tests and doctests
+check: lint format-check types imports test  ## Everything: lint, format, types, import contracts, tests and doctests
 
 lint: $(INSTALLED)  ## Lint with ruff
 	$(BIN)/ruff check .
@@ -42,11 +42,17 @@ format-check: $(INSTALLED)  ## Fail if a file is not in the house format
 types: $(INSTALLED)  ## Check the types of the package with mypy, strictly
 	$(BIN)/mypy
 
-test: $(INSTALLED)  ## Run all tests and doctests
+imports: $(INSTALLED)  ## Check which part of the package may import which (contracts in pyproject.toml)
+	$(BIN)/lint-imports
+
+test: $(INSTALLED)  ## Run the tests and doctests
+	$(PYTEST) -m "not exhaustive"
+
+test-all: $(INSTALLED)  ## Run all tests: also soaks, the full fault matrix and the heaviest examples
 	$(PYTEST)
 
 test-fast: $(INSTALLED)  ## Run the tests, leaving out the slow ones and those that need a browser
-	$(PYTEST) -m "not slow and not browser"
+	$(PYTEST) -m "not slow and not browser and not exhaustive"
 
 bench: $(INSTALLED)  ## Run the benchmarks
 	@set -e; for script in benchmarks/*.py; do \

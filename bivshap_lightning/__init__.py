@@ -15,30 +15,47 @@ Public names are loaded on first use: importing the package imports neither torc
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
+    "AuditRecord",
     "BivariateShapley",
+    "Blur",
+    "ChannelMean",
+    "Columns",
     "Explanation",
     "ExplanationGraph",
     "Game",
+    "Grid",
     "RedundancyGraph",
+    "Segments",
+    "Superpixels",
+    "Tokens",
+    "ZeroEmbedding",
     "__version__",
+    "typical_row",
 ]
 
 if TYPE_CHECKING:
+    from bivshap_lightning.audit.record import AuditRecord
     from bivshap_lightning.explainers import BivariateShapley, Explanation
     from bivshap_lightning.game import Game
+    from bivshap_lightning.game.embedding import ZeroEmbedding
+    from bivshap_lightning.game.players import Columns, Grid, Segments, Superpixels, Tokens
+    from bivshap_lightning.game.removal import Blur, ChannelMean, typical_row
     from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
 else:
     # Hidden from type checkers, to which a module-level __getattr__ would make every misspelt name valid.
-    _HOMES = {
-        "BivariateShapley": "explainers",
-        "Explanation": "explainers",
-        "ExplanationGraph": "graph",
-        "Game": "game",
-        "RedundancyGraph": "graph",
+    _MODULES = {
+        "audit.record": ("AuditRecord",),
+        "explainers": ("BivariateShapley", "Explanation"),
+        "game": ("Game",),
+        "game.embedding": ("ZeroEmbedding",),
+        "game.players": ("Columns", "Grid", "Segments", "Superpixels", "Tokens"),
+        "game.removal": ("Blur", "ChannelMean", "typical_row"),
+        "graph": ("ExplanationGraph", "RedundancyGraph"),
     }
+    _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
     def __getattr__(name: str) -> object:
         """Import a public name from the module that defines it, once (PEP 562)."""

@@ -1,4 +1,4 @@
-"""`bivshap`: the command line. Exit codes: 0 pass, 1 fail, 2 usage or missing or damaged evidence, 3 internal error."""
+"""`bivshap`: the command line. Exit codes: 0 pass, 1 fail, 2 usage or a missing or bad record, 3 internal error."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bivshap_lightning import __version__
+from bivshap_lightning.text import printable
 
 PASSED, FAILED, UNJUDGED, INTERNAL = 0, 1, 2, 3
-EPILOG = "exit codes: 0 pass, 1 fail, 2 usage or missing or damaged evidence, 3 internal error"
+EPILOG = "exit codes: 0 pass, 1 fail, 2 usage or a missing or bad record, 3 internal error"
 STDOUT = "-"
+MAX_MESSAGE = 4000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = options.run(options)
     except _UsageError as error:
         return _fail(str(error) if as_json else error.with_usage, as_json)
-    except Exception as error:  # the last line of defence: a message and a code, never a pass
+    except Exception as error:  # a message and an exit code, never a pass
         return _fail(f"internal error: {type(error).__name__}: {error}", as_json, INTERNAL)
     return code
 
@@ -61,7 +63,7 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 
 class _UsageError(Exception):
-    """Arguments that cannot be meant."""
+    """Wrong arguments of the command line."""
 
     def __init__(self, message: str, usage: str) -> None:
         super().__init__(message)
@@ -74,11 +76,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _fail(message: str, as_json: bool, code: int = UNJUDGED) -> int:
-    """Say why a command could not do its work, to whoever reads."""
+    """Print why a command failed, as text on standard error or as JSON on standard output."""
     if as_json:
         _put_json({"error": message})
     else:
-        print(f"bivshap: {_line(message)}", file=sys.stderr)
+        print(f"bivshap: {printable(message, longest=MAX_MESSAGE)}", file=sys.stderr)
     return code
 
 
@@ -89,13 +91,8 @@ def _put_json(value: Mapping[str, Any]) -> None:
 def _put(text: str) -> None:
     try:
         print(text, flush=True)
-    except BrokenPipeError:  # whoever reads, such as `head`, has seen enough; the exit code stands
+    except BrokenPipeError:  # the reader, such as `head`, closed the pipe; the exit code stays
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _line(text: str) -> str:
-    """A message on one line, whatever names it quotes."""
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -183,14 +180,14 @@ def _add_gate(commands: Any) -> None:
 
 
 def _gate(options: argparse.Namespace) -> int:
-    from bivshap_lightning.gate import GateError, Verdict, judge, load_rules
+    from bivshap_lightning.gate import GateError, RecordError, Verdict, judge, load_rules
 
     as_json = options.json == STDOUT
     try:
         verdict = judge(options.record, load_rules(options.rules), options.against)
-    except GateError as error:
+    except (GateError, RecordError) as error:
         verdict = Verdict(error=str(error))
-    # Reports are written for errors too: a report of an earlier run that stays behind could pass for this one's.
+    # Reports are written for errors too: one of an earlier run must not be mistaken for this run's.
     for form in ("junit", "json", "markdown"):
         path: str | None = getattr(options, form)
         if path is None or (form == "json" and as_json):
@@ -213,7 +210,7 @@ def _add_report(commands: Any) -> None:
         "report",
         help="write an audit record as one HTML page for readers",
         description="Write an audit record as one HTML page that needs no network, no script and no model.",
-        epilog="exit codes: 0 page written, whatever the verdict on it; 2 usage or missing or damaged evidence; "
+        epilog="exit codes: 0 page written, whatever the verdict on it; 2 usage or a missing or bad record; "
         "3 internal error",
     )
     report.add_argument("record", metavar="RECORD", help="JSON file of the audit, with its NPZ file beside it")
@@ -225,16 +222,18 @@ def _add_report(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from bivshap_lightning.gate import GateError, judge
+    from bivshap_lightning.audit.record import AuditRecord
+    from bivshap_lightning.gate import GateError, RecordError, judge
     from bivshap_lightning.views.html import render_failure, render_page
 
     failure = verdict = None
     try:
-        page = render_page(options.record, options.rules, options.against)
-        if options.rules is not None:
-            verdict = judge(options.record, options.rules, options.against)
-    except GateError as error:
-        # Written all the same: a page of an earlier run that stays behind could pass for this one's.
+        record = AuditRecord.load(options.record)
+        previous = None if options.against is None else AuditRecord.load(options.against)
+        verdict = None if options.rules is None else judge(record, options.rules, previous)
+        page = render_page(record, verdict=verdict, previous=previous)
+    except (GateError, RecordError) as error:
+        # Written for errors too: the page of an earlier run must not be mistaken for this run's.
         failure = str(error)
         page = render_failure(failure)
     try:
@@ -271,7 +270,7 @@ def _tensorboard(options: argparse.Namespace) -> int:
         return PASSED
     try:
         return subprocess.call(command)
-    except KeyboardInterrupt:  # how one leaves TensorBoard
+    except KeyboardInterrupt:  # the usual way to stop TensorBoard
         return PASSED
 
 
@@ -279,7 +278,7 @@ def _add_demo(commands: Any) -> None:
     demo = commands.add_parser(
         "demo",
         help="train, audit and judge a digit classifier, in less than a minute",
-        description="Train a small network on scikit-learn's digits with BivShapCallback watching, judge it, and "
+        description="Train a small network on scikit-learn's digits with BivShapCallback, judge it, and "
         "write record, page and picture into a folder. Nothing is downloaded.",
         epilog="exit codes: 0 done, whatever the verdict; 2 usage; 3 internal error",
     )

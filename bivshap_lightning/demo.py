@@ -1,7 +1,7 @@
 """`bivshap demo`: a small network on scikit-learn's digits, audited while it trains, judged and reported.
 
-A thin room: a module, two data loaders, `BivShapCallback` in a real Trainer, and what a user would do next with the
-record that it leaves. Nothing is downloaded.
+It has a module, two data loaders and `BivShapCallback` in a Trainer, and then does what a user would do with the
+record: judge it and write the page. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from bivshap_lightning.audit.audit import Findings
-from bivshap_lightning.callbacks import BivShapCallback
+from bivshap_lightning.audit.audit import AuditResult
+from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.callbacks import BivShapCallback, PanelOptions
 from bivshap_lightning.gate import Verdict, judge
+from bivshap_lightning.metrics.catalogue import REDUNDANCY, ranking_numbers
 from bivshap_lightning.views import draw_image_graphs, render_png
 from bivshap_lightning.views.html import render_page
 
@@ -39,17 +41,17 @@ version = 1
 metric = "bivshap/redundancy/accuracy_with_representatives"
 min = 0.75
 
-# What the graph calls a sink can go.
+# Sinks, which other pixels make redundant, can be removed.
 [[rule]]
 metric = "bivshap/redundancy/mask_sinks_accuracy"
 min = 0.75
 
-# Pixels at the edge carry nothing: at least a quarter can go ...
+# Pixels at the edge carry no information: at least a quarter can be removed ...
 [[rule]]
 metric = "bivshap/redundancy/share_removable"
 min = 0.25
 
-# ... and the network does not rest on a handful of pixels.
+# ... and the network does not depend on a few pixels only.
 [[rule]]
 metric = "bivshap/redundancy/n_independent"
 min = 16
@@ -111,7 +113,7 @@ def loaders() -> tuple[DataLoader[Any], DataLoader[Any]]:
 
 
 def train(callbacks: Sequence[pl.Callback] = (), folder: Path | None = None, *, seed: int = 0) -> pl.Trainer:
-    """Train the network with callbacks watching.
+    """Train the network with callbacks.
 
     Args:
         callbacks: such as :class:`~bivshap_lightning.callbacks.BivShapCallback`.
@@ -138,16 +140,16 @@ def train(callbacks: Sequence[pl.Callback] = (), folder: Path | None = None, *, 
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo found and where it left it.
+    """What the demo found and the files it wrote.
 
     Attributes:
-        findings: of the last audit.
+        result: of the last audit.
         verdict: over its record, by the demo's rules.
         files: what was written, by kind.
         accuracy: of the network on the validation digits.
     """
 
-    findings: Findings
+    result: AuditResult
     verdict: Verdict
     files: dict[str, Path]
     accuracy: float
@@ -157,7 +159,7 @@ class Demo:
         return {
             **{kind: str(path) for kind, path in self.files.items()},
             "accuracy": self.accuracy,
-            "metrics": {name: value for name, (value, _) in self.findings.numbers.items()},
+            "metrics": {name: value for name, (value, _) in self.result.numbers.items()},
             "verdict": json.loads(self.verdict.to_json()),
         }
 
@@ -167,8 +169,8 @@ class Demo:
         return "\n".join(
             [
                 f"A network that gets {self.accuracy:.1%} of the validation digits right.",
-                table(self.findings),
-                sketches(self.findings),
+                table(self.result),
+                sketches(self.result),
                 "",
                 self.verdict.to_text(),
                 "",
@@ -199,23 +201,24 @@ def run_demo(folder: Path, *, seed: int = 0) -> Demo:
     files["rules"].write_text(RULES, encoding="utf-8")
     # The first and the last epoch: what training changed can be seen, and the demo stays short.
     callback = BivShapCallback(
-        every_n_epochs=N_EPOCHS - 1, probe_size=PROBE_SIZE, gamma=GAMMA, seed=0, n_panel_classes=4,
+        every_n_epochs=N_EPOCHS - 1, n_samples=PROBE_SIZE, gamma=GAMMA, seed=0, panels=PanelOptions(n_classes=4),
         class_names=[str(digit) for digit in range(10)], on_error="raise",
     )  # fmt: skip
     trainer = train([callback], folder, seed=seed)
-    findings = callback.findings
-    if findings is None:
+    result = callback.result
+    if result is None:
         raise RuntimeError("the demo must leave an audit, got none")
     files["record"] = max((files["logs"] / "bivshap").glob("*.json"))
-    files["picture"].write_bytes(picture(findings))
-    files["page"].write_text(render_page(files["record"], files["rules"]), encoding="utf-8")
-    verdict = judge(files["record"], files["rules"])
-    return Demo(findings, verdict, files, float(trainer.callback_metrics["val_accuracy"]))
+    files["picture"].write_bytes(picture(result))
+    record = AuditRecord.load(files["record"])
+    verdict = judge(record, files["rules"])
+    files["page"].write_text(render_page(record, verdict=verdict), encoding="utf-8")
+    return Demo(result, verdict, files, float(trainer.callback_metrics["val_accuracy"]))
 
 
-def picture(findings: Findings) -> bytes:
+def picture(result: AuditResult) -> bytes:
     """The first sample's graphs, groups and ranking, drawn on it, as PNG."""
-    sample = findings.samples[0]
+    sample = result.samples[0]
     if sample.segments is None:
         raise RuntimeError("the demo must explain pictures, got none")
     title = f"Sample {sample.index}: why “{sample.target:g}”"
@@ -224,29 +227,29 @@ def picture(findings: Findings) -> bytes:
     return render_png(draw_image_graphs(sample.graph, h, sample.image, sample.segments, title=title, scores=scores))[0]
 
 
-def table(findings: Findings) -> str:
+def table(result: AuditResult) -> str:
     """How our ranking does beside those of Captum's methods."""
-    numbers = {name: value for name, (value, _) in findings.numbers.items()}
+    numbers = {name: value for name, (value, _) in result.numbers.items()}
     head = f"{'explainer':<22}{'rows per sample':>16}{'post-hoc accuracy':>19}{'insertion AUC':>15}{'deletion AUC':>14}"
     better = f"{'':<38}{'(higher is better)':>19}{'(higher)':>15}{'(lower)':>14}"
     lines = ["", head, better, "-" * len(head)]
-    for explainer in findings.curves:
-        values = [numbers[f"bivshap/{m}/{explainer}"] for m in ("posthoc_accuracy", "insertion_auc", "deletion_auc")]
-        spent = findings.n_evaluations[explainer]
+    for explainer in result.curves:
+        values = [numbers[number.tag_of(explainer)] for number in ranking_numbers()]
+        spent = result.n_evaluations[explainer]
         lines.append(f"{explainer:<22}{spent:>16.0f}{values[0]:>19.3f}{values[1]:>15.3f}{values[2]:>14.3f}")
-    redundancy = {name.removeprefix("bivshap/redundancy/"): v for name, v in numbers.items() if "/redundancy/" in name}
+    removable, accuracy = (numbers[REDUNDANCY + name] for name in ("share_removable", "accuracy_with_representatives"))
     lines += [
         "",
-        f"Of the {SIDE**2} pixels, {redundancy['share_removable']:.0%} are interchangeable with another that stays; "
-        f"the prediction stands on {redundancy['accuracy_with_representatives']:.0%} of the samples without them.",
+        f"Of the {SIDE**2} pixels, {removable:.0%} are interchangeable with another that stays; "
+        f"the prediction stays on {accuracy:.0%} of the samples without them.",
     ]
     return "\n".join(lines)
 
 
-def sketches(findings: Findings, n_samples: int = 3) -> str:
+def sketches(result: AuditResult, n_samples: int = 3) -> str:
     """The largest redundant group and the most important pixels of a few samples, drawn with characters."""
     blocks = []
-    for sample in findings.samples[:n_samples]:
+    for sample in result.samples[:n_samples]:
         h = sample.graph.redundancy(GAMMA)
         group = set(h.groups[0]) if h.groups else set()
         top = set(sample.graph.order(personalized=True)[:8].tolist())

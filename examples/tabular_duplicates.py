@@ -69,8 +69,8 @@ def main() -> None:
     dataset = TensorDataset(rows, torch.tensor(data.target))
 
     callback = BivShapCallback(
-        probe_size=24, every_n_epochs=args.epochs - 1, feature_names=names, class_names=list(data.target_names),
-        baselines=("kernel_shap", "feature_ablation"),
+        n_samples=24, every_n_epochs=args.epochs - 1, feature_names=names, class_names=list(data.target_names),
+        compare_with=("kernel_shap", "feature_ablation"),
     )  # fmt: skip
     trainer = pl.Trainer(
         max_epochs=args.epochs, callbacks=[callback], accelerator="cpu", enable_model_summary=False,
@@ -79,8 +79,8 @@ def main() -> None:
     )  # fmt: skip
     trainer.fit(Wine(len(names)), DataLoader(dataset, batch_size=32, shuffle=True), DataLoader(dataset, batch_size=178))
 
-    assert callback.findings is not None
-    sample = max(callback.findings.samples, key=lambda s: abs(float(s.graph.shapley[0])))
+    assert callback.result is not None
+    sample = max(callback.result.samples, key=lambda s: abs(float(s.graph.shapley[0])))
     graph, h = sample.graph, sample.graph.redundancy()
     print(f"\nWhy sample {sample.index} is {data.target_names[int(sample.target)]}\n")
     tell(graph, h)

@@ -98,9 +98,9 @@ def train(reviews: list[tuple[str, int]], vocabulary: list[str], *, width: int, 
     data = TensorDataset(ids, torch.tensor([label for _, label in reviews]))
     training, valid = torch.utils.data.random_split(data, [0.9, 0.1])
     callback = BivShapCallback(
-        probe_size=8, every_n_epochs=max(1, epochs - 1), feature_mask=Tokens(vocabulary, pad_id=PAD),
-        replacement=ZeroEmbedding(), class_names=["negative", "positive"], gamma=gamma, write_panels=False,
-        write_record=False, baselines=("integrated_gradients",), budget=640,
+        n_samples=8, every_n_epochs=max(1, epochs - 1), feature_mask=Tokens(vocabulary, pad_id=PAD),
+        baselines=ZeroEmbedding(), class_names=["negative", "positive"], gamma=gamma, panels=False,
+        write_record=False, compare_with=("integrated_gradients",), n_evaluations=640,
     )  # fmt: skip
     module = Sentiment(len(vocabulary), width)
     trainer = pl.Trainer(
@@ -109,9 +109,9 @@ def train(reviews: list[tuple[str, int]], vocabulary: list[str], *, width: int, 
     )  # fmt: skip
     trainer.fit(module, DataLoader(training, batch_size=64, shuffle=True), DataLoader(valid, batch_size=256))
     print(f"\nvalidation accuracy {float(trainer.callback_metrics['val_accuracy']):.3f}")
-    assert callback.findings is not None
+    assert callback.result is not None
     for label, name in enumerate(["negative", "positive"]):
-        graph = mean_by_name([s.graph for s in callback.findings.samples if s.target == label])
+        graph = mean_by_name([s.graph for s in callback.result.samples if s.target == label])
         words = ", ".join(graph.names[k] for k in graph.order(personalized=True)[:5])
         print(f"words that make reviews {name}: {words}")
     return module.eval()

@@ -7,7 +7,6 @@ import sys
 import pytest
 import pytorch_lightning as pl
 
-from bivshap_lightning.audit.record import AUDIT_VERSION, KIND
 from bivshap_lightning.callbacks import BivShapCallback
 from bivshap_lightning.demo import GAMMA, PROBE_SIZE, RULES, loaders, train
 from bivshap_lightning.gate import judge, load_rules
@@ -24,7 +23,7 @@ def test_the_demo_leaves_what_it_promises(tmp_path):
     said = json.loads(done.stdout)
     assert said["accuracy"] > 0.9
     assert said["verdict"]["passed"]
-    assert said["metrics"]["bivshap/posthoc_accuracy/ours"] > said["metrics"]["bivshap/posthoc_accuracy/kernel_shap"]
+    assert said["metrics"]["bivshap/post_hoc_accuracy/ours"] > said["metrics"]["bivshap/post_hoc_accuracy/kernel_shap"]
     assert (tmp_path / said["picture"]).read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / said["page"]).read_text(encoding="utf-8")
     assert "The model meets its 4 rules" in page
@@ -52,14 +51,14 @@ def test_the_verdict_is_the_same_for_ten_seeds(tmp_path):
     margins = {rule.metric: [] for rule in rules}
     for seed in range(10):
         callback = BivShapCallback(
-            probe_size=PROBE_SIZE, gamma=GAMMA, baselines=[], write_panels=False, write_record=False, on_error="raise"
+            n_samples=PROBE_SIZE, gamma=GAMMA, compare_with=[], panels=False, write_record=False, on_error="raise"
         )
         options = {"logger": False, "accelerator": "cpu", "enable_progress_bar": False}
         watching = pl.Trainer(callbacks=[callback], **options)
         watching.validate(train(seed=seed).lightning_module, valid, verbose=False)
-        verdict = judge({"kind": KIND, "version": AUDIT_VERSION, **callback.record()}, rules)
+        verdict = judge(callback.record(), rules)
         assert verdict.passed, (seed, verdict.to_text())
-        for o in verdict.outcomes:
+        for o in verdict.results:
             margins[o.rule.metric].append(o.check.bound / o.check.threshold)
     # Not by a hair: every bound stays clear of its threshold.
     assert min(min(values) for values in margins.values()) > 1.04, margins

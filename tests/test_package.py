@@ -1,8 +1,10 @@
 """What an import costs, and which names the package promises."""
 
 import json
+import shutil
 import subprocess
 import sys
+import tarfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,12 +14,22 @@ import bivshap_lightning
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC_NAMES = {
+    "AuditRecord",
     "BivariateShapley",
+    "Blur",
+    "ChannelMean",
+    "Columns",
     "Explanation",
     "ExplanationGraph",
     "Game",
+    "Grid",
     "RedundancyGraph",
+    "Segments",
+    "Superpixels",
+    "Tokens",
+    "ZeroEmbedding",
     "__version__",
+    "typical_row",
 }
 HEAVY_PACKAGES = {
     "captum",
@@ -66,9 +78,9 @@ def test_public_names_are_exactly_these():
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC_NAMES - {"__version__"}))
-def test_every_public_name_resolves_to_a_documented_class(name):
+def test_every_public_name_resolves_to_a_documented_class_or_function(name):
     value = getattr(bivshap_lightning, name)
-    assert isinstance(value, type)
+    assert callable(value)
     assert value.__name__ == name
     assert value.__doc__
     assert getattr(bivshap_lightning, name) is value
@@ -85,3 +97,22 @@ def test_installed_metadata_carries_the_version():
 
 def test_the_package_is_marked_as_typed():
     assert (Path(bivshap_lightning.__file__).parent / "py.typed").is_file()
+
+
+def test_the_source_distribution_holds_every_file_of_a_clone(tmp_path):
+    """Built from the tracked files alone, so that nothing of this checkout's build products gets in."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    tracked = {name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).exists()}
+    clone = tmp_path / "clone"
+    for name in tracked:
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, clone / name)
+    build = "from setuptools import build_meta; print(build_meta.build_sdist('dist'))"
+    run = subprocess.run([sys.executable, "-c", build], cwd=clone, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    (archive,) = (clone / "dist").iterdir()
+    with tarfile.open(archive) as opened:
+        packed = {member.name.partition("/")[2] for member in opened.getmembers() if member.isfile()}
+    assert tracked - packed == set()

@@ -1,15 +1,16 @@
-"""One audit: explain the probe, let rivals explain it too, judge them all on the same games.
+"""One audit: explains samples with our method and with others, and judges all explanations on the same games.
 
-The work is done chunk by chunk (:meth:`Audit.explain`). What comes out, a :class:`Part`, depends on the chunk and the
-settings alone, so that parts may come from other processes or from a disk; all together are the findings
-(:meth:`Audit.findings`), whoever found them and when.
+Samples are explained chunk by chunk (:meth:`Audit.explain`). A :class:`ChunkResult` depends on the chunk and the
+settings alone, so it may come from another process or from a file; :meth:`Audit.combine` makes one
+:class:`AuditResult` of them all.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,56 +20,52 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bivshap_lightning.audit.batches import Batch, labels_as_target, players_of
-from bivshap_lightning.audit.selection import Chunk
+from bivshap_lightning.audit.selection import SampleChunk
+from bivshap_lightning.audit.task import as_classes
 from bivshap_lightning.explainers import Explanation, default_evaluations, find_explainer
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.game.players.images import channel_dim, visible
 from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.metrics import (
-    DeletionAUC,
-    DirectionalRedundancy,
-    InsertionAUC,
-    MutualRedundancyMasking,
-    PostHocAccuracy,
-)
+from bivshap_lightning.metrics import DirectionalRedundancy, MutualRedundancyMasking
+from bivshap_lightning.metrics.catalogue import ranking_numbers
 from bivshap_lightning.metrics.sample_metric import SampleMetric
 
 OURS = "ours"
 REDUNDANCY = "redundancy"
-# Which number of a metric is logged, by the metric's name in tags.
-RANKING_METRICS = {
-    "posthoc_accuracy": (PostHocAccuracy, "area"),
-    "insertion_auc": (InsertionAUC, "auc"),
-    "deletion_auc": (DeletionAUC, "auc"),
-}
+
+
+def ranking_metrics() -> dict[str, tuple[type[SampleMetric], str]]:
+    """The metrics that judge a ranking, and which of their numbers is logged, by the metric's name in tags."""
+    return {number.family: (number.metric_class(), number.key) for number in ranking_numbers()}
 
 
 @dataclass(frozen=True)
-class Settings:
+class AuditSettings:
     """What an audit computes; see :class:`~bivshap_lightning.callbacks.BivShapCallback` for the meaning."""
 
     method: Any
     behavior: Any
     link: Any
     target: Any
-    budget: int | None
+    n_evaluations: int | None
     gamma: float
     seed: int
-    baselines: tuple[Any, ...]
-    baseline_budget: int | None
-    replacement: Any
+    compare_with: tuple[Any, ...]
+    compare_n_evaluations: int | None
+    baselines: Any
     background: Any
     feature_mask: Any
     perturbations_per_eval: int | None
+    task: Any = "auto"
 
 
 @dataclass(frozen=True)
 class ExplainedSample:
-    """A sample of the probe and what was found about it.
+    """An explained sample.
 
     Attributes:
-        index: its place in the probe.
+        index: its position among the chosen samples.
         label: its class in the data, or None.
         target: the class that was explained.
         graph: G.
@@ -89,8 +86,8 @@ class ExplainedSample:
 
 
 @dataclass(frozen=True)
-class Part:
-    """What was found about one chunk of the probe.
+class ChunkResult:
+    """The results of one chunk of samples.
 
     Attributes:
         samples: the chunk's, explained.
@@ -98,9 +95,9 @@ class Part:
         states: of the metrics, by metric and explainer; what they sum up can be added.
         n_forwards: model rows spent in all.
         spent: model rows that each explainer spent on its scores.
-        method: how our values were found.
-        removal: what stood in for absent players.
-        skipped: rivals that were left out, with the reason.
+        method: how our values were computed.
+        removal: what replaced absent players.
+        skipped: other explainers that were left out, with the reason.
     """
 
     samples: list[ExplainedSample]
@@ -114,18 +111,18 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What an audit found, the same on every process.
+class AuditResult:
+    """The result of an audit, the same on every process.
 
     Attributes:
         numbers: value and standard error by tag.
         curves: by explainer, the post-hoc accuracy curve as (masked fraction, accuracy, standard error).
-        samples: all explained samples, in order of the probe.
+        samples: all explained samples, in order of their index.
         n_forwards: model rows spent in all, over all processes.
         n_evaluations: model rows per sample that each explainer spent on its scores.
-        method: how our values were found.
-        removal: what stood in for absent players.
-        skipped: rivals that were left out, with the reason.
+        method: how our values were computed.
+        removal: what replaced absent players.
+        skipped: other explainers that were left out, with the reason.
     """
 
     numbers: dict[str, tuple[float, float]]
@@ -145,54 +142,59 @@ class Audit:
         settings: what to compute.
         device: where metrics keep their sums.
         names: of the players, or None.
+        agree: where all processes must make the same forward passes, gives every process the value of rank zero; used
+            for what depends on the clock.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        settings: AuditSettings,
         device: torch.device,
         names: Sequence[str] | None = None,
+        *,
+        agree: Callable[[Any], Any] | None = None,
     ) -> None:
         self.settings = settings
         self._names = names
+        self._agree = agree or (lambda value: value)
         self._explainer = find_explainer(settings.method)
-        rivals = [find_explainer(baseline, argument="baselines") for baseline in settings.baselines]
-        self._rivals = {rival.name: rival for rival in rivals}
-        # Alone: parts of other processes arrive as such.
+        others = [find_explainer(other, argument="compare_with") for other in settings.compare_with]
+        self._others = {other.name: other for other in others}
+        # Results of other processes are combined explicitly, not synchronised by torchmetrics.
         alone: dict[str, Any] = {"sync_on_compute": False, "per_sample": True}
         metrics: dict[tuple[str, str], SampleMetric] = {
             (metric, explainer): kind(personalized=explainer == OURS, **alone)
-            for metric, (kind, _) in RANKING_METRICS.items()
-            for explainer in (OURS, *self._rivals)
+            for metric, (kind, _) in ranking_metrics().items()
+            for explainer in (OURS, *self._others)
         }
         metrics["mutual", REDUNDANCY] = MutualRedundancyMasking(gamma=settings.gamma, seed=settings.seed, **alone)
         metrics["directional", REDUNDANCY] = DirectionalRedundancy(gamma=settings.gamma, **alone)
         self._metrics = {key: metric.to(device) for key, metric in metrics.items()}
         self._skipped: dict[str, str] = {}
 
-    def explain(self, forward: nn.Module, chunk: Chunk, deadline: float) -> Part:
+    def explain(self, forward: nn.Module, chunk: SampleChunk, deadline: float) -> ChunkResult:
         """Explain a chunk of samples and judge the explanations.
 
         Args:
             forward: the model as a function of a batch's tensors.
             chunk: samples of one shape.
-            deadline: by :func:`time.perf_counter`; evaluations are cut down and rivals left out to meet it.
+            deadline: by :func:`time.perf_counter`; evaluations are cut down and others left out to meet it.
         """
         for metric in self._metrics.values():
             metric.reset()
-        game = self._game(forward, chunk.batch)
+        game = self.game(forward, chunk.batch, chunk.places)
         explanation = self._explain(game, deadline)
         names = [self._names_of(game, b) for b in range(len(explanation))]
         graphs = [explanation.graph(b, n) for b, n in enumerate(names)]
         for (_, explainer), metric in self._metrics.items():
             if explainer in (OURS, REDUNDANCY):
                 metric.update(game, graphs)
-        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_rivals(game, deadline)}
-        # Here, after the work, numbers leave the device.
+        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, deadline)}
+        # The only transfers from the device, after all evaluations.
         off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
         error = explanation.standard_error
-        return Part(
-            samples=self._note(game, chunk.batch, chunk.places, graphs),
+        return ChunkResult(
+            samples=self._samples(game, chunk.batch, chunk.places, graphs),
             errors=[] if error is None else error[:, off].double().mean(dim=1).tolist(),
             states={key: _state_of(metric) for key, metric in self._metrics.items()},
             n_forwards=int(game.n_evaluations.sum()),
@@ -202,15 +204,16 @@ class Audit:
             skipped=dict(self._skipped),
         )
 
-    def findings(self, parts: Sequence[Part]) -> Findings:
-        """Add up the parts of all processes, which come to the same in whatever order they are given."""
+    def combine(self, parts: Sequence[ChunkResult]) -> AuditResult:
+        """Combine the results of all chunks; their order plays no part."""
         parts = sorted(parts, key=lambda part: part.samples[0].index)
         skipped = {name: why for part in reversed(parts) for name, why in part.skipped.items()}
         results = {key: self._add_up(key, parts) for key in self._metrics if key[1] not in skipped}
         numbers: dict[str, tuple[float, float]] = {}
+        keys = {number.family: number.key for number in ranking_numbers()}
         for (metric, explainer), result in results.items():
             if explainer != REDUNDANCY:
-                numbers[f"bivshap/{metric}/{explainer}"] = _number(result, RANKING_METRICS[metric][1])
+                numbers[f"bivshap/{metric}/{explainer}"] = _number(result, keys[metric])
                 continue
             numbers |= {
                 f"bivshap/redundancy/{name}": _number(result, name)
@@ -221,10 +224,10 @@ class Audit:
         curves = {
             explainer: (_array(result, "masked_fraction"), _array(result, "curve"), _array(result, "curve_se"))
             for (metric, explainer), result in results.items()
-            if metric == "posthoc_accuracy"
+            if metric == "post_hoc_accuracy"
         }
         samples = _scored([s for part in parts for s in part.samples], results)
-        return Findings(
+        return AuditResult(
             numbers=numbers,
             curves=curves,
             samples=samples,
@@ -235,10 +238,10 @@ class Audit:
             skipped=skipped,
         )
 
-    def _add_up(self, key: tuple[str, str], parts: Sequence[Part]) -> Mapping[str, Tensor]:
+    def _add_up(self, key: tuple[str, str], parts: Sequence[ChunkResult]) -> Mapping[str, Tensor]:
         metric = self._metrics[key]
         metric.reset()
-        for part in reversed(parts):  # torchmetrics puts what comes in before what is there
+        for part in reversed(parts):  # merge_state puts the incoming state before the own one
             state: dict[str, Any] = {
                 name: torch.from_numpy(values).to(metric.device) for name, values in part.states[key].items()
             }
@@ -247,59 +250,87 @@ class Audit:
             metric.merge_state(state)
         return metric.compute()
 
-    def _game(self, forward: nn.Module, batch: Batch) -> Game:
+    def game(self, forward: nn.Module, batch: Batch, places: Sequence[int] = ()) -> Game:
+        """The game of a batch, as the settings define it.
+
+        Args:
+            forward: the model as a function of the batch's tensors.
+            batch: the samples.
+            places: their indices among the chosen samples, by which independent labels take turns.
+        """
         settings = self.settings
         return Game(
             forward,
             batch.inputs,
-            baselines=settings.replacement,
+            baselines=settings.baselines,
             background=settings.background,
             feature_mask=players_of(batch, settings.feature_mask),
-            target=labels_as_target(batch, settings.behavior) if settings.target == "label" else settings.target,
-            behavior=settings.behavior,
+            target=self._target(batch, places),
+            behavior=settings.behavior or "probability",
             link=settings.link,
             additional_forward_args=tuple(batch.extra.values()) or None,
             perturbations_per_eval=settings.perturbations_per_eval,
         )
 
+    def _target(self, batch: Batch, places: Sequence[int]) -> Any:
+        """What is explained: the user's choice; of independent labels, for each sample one that is on, in turn."""
+        settings = self.settings
+        if settings.target == "label" and settings.task != "multilabel":
+            return labels_as_target(batch, settings.behavior)
+        if settings.target not in (None, "label") or settings.task != "multilabel":
+            return settings.target
+        if batch.labels is None:
+            return None
+        labels_on = [row.nonzero()[:, 0].tolist() or list(range(len(row))) for row in batch.labels.cpu()]
+        turns = places or range(len(labels_on))
+        return torch.tensor([on[place % len(on)] for on, place in zip(labels_on, turns, strict=True)])
+
     def _explain(self, game: Game, deadline: float) -> Explanation:
-        """Explain within the budget, or with as many evaluations as a pilot says there is time for."""
+        """Explain with `n_evaluations`, or with as many as a short run says there is time for."""
         explainer, seed = self._explainer, self.settings.seed
         if np.isinf(deadline):
-            return explainer.explain(game, self.settings.budget, seed)
+            return explainer.explain(game, self.settings.n_evaluations, seed)
         start = time.perf_counter()
         pilot = explainer.explain(game, explainer.minimum_evaluations(game), seed)
         seconds = time.perf_counter() - start
-        # Half of what is left, because rivals and metrics want their time too.
+        # Half of the time left: the other explainers and the metrics need the rest.
         affordable = int(pilot.n_evaluations.max()) * (deadline - time.perf_counter()) / 2 / max(seconds, 1e-6)
         least = explainer.minimum_evaluations(game)
-        wanted = max(default_evaluations(game), least) if self.settings.budget is None else self.settings.budget
-        n_evaluations = min(wanted, int(affordable))
+        wanted = self.settings.n_evaluations
+        wanted = max(default_evaluations(game), least) if wanted is None else wanted
+        n_evaluations = self._agree(min(wanted, int(affordable)))
         return (
             pilot if n_evaluations <= int(pilot.n_evaluations.max()) else explainer.explain(game, n_evaluations, seed)
         )
 
-    def _judge_rivals(self, game: Game, deadline: float) -> dict[str, int]:
-        """Let rivals score the game, and judge them. Returns the model rows that each spent on its scores."""
+    def _judge_others(self, game: Game, deadline: float) -> dict[str, int]:
+        """Explain the game by the other methods and judge them. Returns the model rows that each of them spent."""
         spent = {}
-        for name, rival in self._rivals.items():
+        for name, other in self._others.items():
             if name in self._skipped:
                 continue
-            if time.perf_counter() > deadline:
+            if not math.isinf(deadline) and self._agree(time.perf_counter() > deadline):
                 self._skipped[name] = "time_budget was used up"
                 continue
-            n_evaluations = self.settings.baseline_budget
+            n_evaluations = self.settings.compare_n_evaluations
             if n_evaluations is not None:
                 n_evaluations = max(n_evaluations, 4 * game.n_players * game.removal.n_rows)
             try:
-                explanation = rival.explain(game, n_evaluations, self.settings.seed)
+                explanation = other.explain(game, n_evaluations, self.settings.seed)
             except ValueError as error:
                 self._skipped[name] = str(error)
                 continue
             spent[name] = int(explanation.n_evaluations.sum())
-            for metric in RANKING_METRICS:
+            for metric in ranking_metrics():
                 self._metrics[metric, name].update(game, explanation)
         return spent
+
+    def _classes(self, labels: Tensor | None, n_samples: int) -> Tensor | None:
+        """The class of each sample in the data, or None where there are none."""
+        if self.settings.task != "auto":
+            return as_classes(labels, self.settings.task)
+        has_classes = labels is not None and not labels.is_floating_point() and labels.numel() == n_samples
+        return labels.flatten() if has_classes and labels is not None else None
 
     def _words_of(self, batch: Batch) -> Sequence[list[str] | None]:
         """For each sample the words of its players, if it is a text whose vocabulary is known."""
@@ -318,17 +349,17 @@ class Audit:
             )
         return self._names[:n]
 
-    def _note(
+    def _samples(
         self,
         game: Game,
         batch: Batch,
         places: Sequence[int],
         graphs: Sequence[ExplanationGraph],
     ) -> list[ExplainedSample]:
-        """The samples with what was found about them."""
+        """The samples with their graphs, and what drawings need."""
         samples = []
         labels, words = batch.labels, self._words_of(batch)
-        has_classes = labels is not None and not labels.is_floating_point() and labels.numel() == len(batch)
+        classes = self._classes(labels, len(batch))
         is_image = len(batch.inputs) == 1 and batch.inputs[0].dim() == 4
         pictures = visible(batch.inputs[0]) if is_image else None
         ids = game.players.ids[0]
@@ -342,7 +373,7 @@ class Audit:
             samples.append(
                 ExplainedSample(
                     index=place,
-                    label=int(labels.flatten()[b]) if has_classes and labels is not None else None,
+                    label=None if classes is None else int(classes[b]),
                     target=game.target[b].item(),
                     graph=graphs[b],
                     image=image,
@@ -356,11 +387,12 @@ class Audit:
 def _scored(
     samples: Sequence[ExplainedSample], results: Mapping[tuple[str, str], Mapping[str, Tensor]]
 ) -> list[ExplainedSample]:
-    """Samples, in the order in which the metrics saw them, with their scores; then in order of the probe."""
+    """Samples, given in the order in which the metrics saw them, with their scores; sorted by index."""
     scores: dict[str, list[float]] = {}
+    keys = {number.family: number.key for number in ranking_numbers()}
     for (metric, explainer), result in results.items():
         if explainer != REDUNDANCY:
-            scores[f"bivshap/{metric}/{explainer}"] = result[f"per_sample_{RANKING_METRICS[metric][1]}"].tolist()
+            scores[f"bivshap/{metric}/{explainer}"] = result[f"per_sample_{keys[metric]}"].tolist()
             continue
         # Accuracies only: a share of all players is no mean over samples.
         names = [key.removeprefix("per_sample_") for key in result if re.fullmatch("per_sample_.*accuracy.*", key)]
@@ -371,7 +403,7 @@ def _scored(
 
 def _state_of(metric: SampleMetric) -> dict[str, NDArray[Any]]:
     state: dict[str, Any] = metric.metric_state
-    # Of a rival that was left out there are no scores to join.
+    # A method that was left out has no scores to join.
     tensors = {n: torch.cat(v) if isinstance(v, list) and v else torch.as_tensor(v) for n, v in state.items()}
     return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
 

@@ -1,14 +1,18 @@
-"""Batches: what of a validation batch goes into the model, and what are its labels.
+"""Reads a validation batch: which tensors are inputs of the model, and which are labels.
 
-Understood without help: a tensor; ``(x, y)`` and ``(x1, x2, ..., y)``; ``((x1, x2), y)``; a mapping with a common name
-for inputs and labels, Hugging Face's among them, whose further tensors are passed to the model by name. The last tensor
-of a tuple is taken for labels if it holds one number per sample, or nothing but zeros and ones (several labels).
+Recognised without help: a tensor; ``(x, y)`` and ``(x1, x2, ..., y)``; ``((x1, x2), y)``; a mapping whose keys are
+the names of forward's arguments, or common names for inputs and labels, Hugging Face's among them, whose further
+tensors are passed to the model by name. The last tensor of a tuple is taken for labels if it holds one number per
+sample, or nothing but zeros and ones (several labels), or if forward takes as many arguments as there are tensors
+before it.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 from torch import Tensor, nn
@@ -26,7 +30,7 @@ ForwardFunction = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch, understood.
+    """The parts of a batch.
 
     Attributes:
         inputs: what is explained, tensors with one row per sample.
@@ -56,45 +60,46 @@ class Batch:
         return Batch(tuple(tensors[:n_inputs]), labels, extra, self.by_name)
 
 
-def understand(batch: Any, input_fn: InputFunction | None = None) -> Batch:
+def read_batch(batch: Any, input_fn: InputFunction | None = None, forward: Callable[..., Any] | None = None) -> Batch:
     """Find inputs and labels in a batch.
 
     Args:
         batch: what the validation dataloader yields.
-        input_fn: tells instead: returns the inputs, or (inputs, labels); inputs are a tensor or a tuple of them.
+        input_fn: used instead: returns the inputs, or (inputs, labels); inputs are a tensor or a tuple of them.
+        forward: of the module; the names and the number of its arguments tell inputs from labels.
 
     Raises:
-        TypeError: nothing fits; the message shows the batch and the lines that would explain it.
+        TypeError: nothing fits; the message shows the batch and the line to write.
 
     Example:
         >>> import torch
-        >>> understand((torch.zeros(8, 3), torch.zeros(8, dtype=torch.long))).labels.shape
+        >>> read_batch((torch.zeros(8, 3), torch.zeros(8, dtype=torch.long))).labels.shape
         torch.Size([8])
     """
     if input_fn is not None:
-        told = input_fn(batch)
-        pair = isinstance(told, (tuple, list)) and len(told) == 2 and (told[1] is None or _is_label(told[1]))
-        found = _from_parts(*(told if pair else (told, None)))
+        given = input_fn(batch)
+        is_pair = isinstance(given, (tuple, list)) and len(given) == 2 and (given[1] is None or _is_label(given[1]))
+        found = _from_parts(*(given if is_pair else (given, None)))
     elif isinstance(batch, Mapping):
-        found = _from_mapping(batch)
+        found = _from_mapping(batch, _parameters(forward))
     elif isinstance(batch, (tuple, list)) and batch:
         *inputs, last = batch
-        takes_last = bool(inputs) and _is_label(last)
+        takes_last = bool(inputs) and (_is_label(last) or len(_parameters(forward)) == len(inputs))
         parts = (inputs[0] if len(inputs) == 1 else tuple(inputs)) if takes_last else tuple(batch)
         found = _from_parts(parts, last if takes_last else None)
     else:
         found = _from_parts(batch, None)
     if found is None or len({len(t) for t in found.tensors}) != 1:
-        raise TypeError(_cannot_read(batch))
+        raise TypeError(_cannot_read(batch, _parameters(forward)))
     return found
 
 
-def describe(value: Any, indent: int = 2) -> str:
+def batch_tree(value: Any, indent: int = 2) -> str:
     """The structure of a batch as a tree of shapes.
 
     Example:
         >>> import torch
-        >>> print(describe({"image": torch.zeros(4, 3), "names": ["a", "b"]}))
+        >>> print(batch_tree({"image": torch.zeros(4, 3), "names": ["a", "b"]}))
           dict
             image: float32 (4, 3)
             names: list of 2 str
@@ -139,13 +144,13 @@ def labels_as_target(batch: Batch, behavior: Any) -> Tensor | None:
     return labels.long() if bool((labels == labels.round()).all()) else labels
 
 
-def has_interactions(batch: Batch, feature_mask: Any = None) -> list[bool]:
+def has_two_players(batch: Batch, feature_mask: Any = None) -> list[bool]:
     """Which samples can be explained: a text of fewer than two players, such as an empty one, has no graph.
 
     Example:
         >>> import torch
         >>> texts = Batch((torch.tensor([[5, 6], [7, 0]]),), extra={"attention_mask": torch.tensor([[1, 1], [1, 0]])})
-        >>> has_interactions(texts)
+        >>> has_two_players(texts)
         [True, False]
     """
     maker = players_of(batch, feature_mask)
@@ -191,11 +196,26 @@ def _from_parts(inputs: Any, labels: Any) -> Batch | None:
     return Batch(parts, labels if isinstance(labels, Tensor) else None)
 
 
-def _from_mapping(batch: Mapping[str, Any]) -> Batch | None:
+def _parameters(forward: Callable[..., Any] | None) -> tuple[str, ...]:
+    """The names of the positional arguments of a module's forward; none if it takes any number of them."""
+    if forward is None:
+        return ()
+    parameters = list(inspect.signature(forward).parameters.values())
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return ()
+    return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+
+
+def _from_mapping(batch: Mapping[str, Any], parameters: Sequence[str]) -> Batch | None:
+    labels = next((batch[k] for k in LABEL_KEYS if isinstance(batch.get(k), Tensor)), None)
+    named = [name for name in parameters if isinstance(batch.get(name), Tensor) and name not in LABEL_KEYS]
     key = next((k for k in INPUT_KEYS if isinstance(batch.get(k), Tensor)), None)
+    if named and key not in HUGGING_FACE_KEYS:
+        # In the order of forward's arguments, all of them inputs; the first that is missing ends the list.
+        present = tuple(takewhile(lambda name: name in named, parameters))
+        return Batch(tuple(batch[name] for name in present), labels) if present else None
     if key is None:
         return None
-    labels = next((batch[k] for k in LABEL_KEYS if isinstance(batch.get(k), Tensor)), None)
     if key not in HUGGING_FACE_KEYS:
         return Batch((batch[key],), labels)
     extra = {k: v for k, v in batch.items()
@@ -224,11 +244,18 @@ def _lines(value: Any, prefix: str) -> list[str]:
     return [f"{prefix}{type(value).__name__}"]
 
 
-def _cannot_read(batch: Any) -> str:
+def _cannot_read(batch: Any, parameters: Sequence[str]) -> str:
+    names = [name for name in batch if isinstance(batch[name], Tensor)] if isinstance(batch, Mapping) else []
+    labels = next((name for name in names if name in LABEL_KEYS), None)
+    inputs = ", ".join(f"batch[{name!r}]" for name in names if name != labels) or "batch[...]"
+    target = f"batch[{labels!r}]" if labels else "labels_or_None"
+    called = f" forward takes {', '.join(parameters)}." if parameters else ""
     return (
         "`batch` must hold input tensors where BivShapCallback can find them, got\n"
-        f"{describe(batch)}\n"
-        "Tell it where they are:\n"
-        "  BivShapCallback(input_fn=lambda batch: (batch[...], labels_or_None),\n"
-        "                  forward_fn=lambda module, x: module(x))"
+        f"{batch_tree(batch)}\n"
+        f"Write where they are:{called}\n"
+        f"  BivShapCallback(input_fn=lambda batch: (({inputs}), {target}),\n"
+        "                  forward_fn=lambda module, *inputs: module(*inputs))\n"
+        "On the command line and in YAML input_fn is the import path of such a function: "
+        "--audit.input_fn package.module.find_inputs"
     )

@@ -1,8 +1,8 @@
-"""Finished parts of an audit on disk, so that an audit that was killed goes on where it stopped.
+"""Finished chunks of an audit on disk, so that an audit that was stopped goes on where it stopped.
 
-One NPZ file per chunk of samples, written whole or not at all, that holds numbers and words and can hold no code. Its
-name is a digest of all that the numbers depend on: another checkpoint, other settings, other samples, another release
-look for other names and find nothing.
+One NPZ file per chunk of samples, written whole or not at all, with numbers and words and without code. Its name is a
+digest of everything that the numbers depend on: another checkpoint, other settings, other samples or another release
+have other names. The file repeats what it belongs to, and is read only if that is the chunk asked for.
 """
 
 from __future__ import annotations
@@ -11,31 +11,36 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bivshap_lightning.audit.audit import ExplainedSample, Part
-from bivshap_lightning.audit.selection import Chunk
+from bivshap_lightning.audit.audit import ChunkResult, ExplainedSample
+from bivshap_lightning.audit.selection import SampleChunk
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.storage import read_record, write_record
 
-KIND = "bivshap_lightning.AuditPart"
+KIND = "bivshap_lightning.AuditChunk"
 _GRAPH_ARRAYS = ("weights", "shapley", "standard_error")
 
 
-class Journal:
-    """The finished parts of one audit.
+class StorageError(Exception):
+    """A finished chunk could not be written; the message says where and why."""
+
+
+class ChunkStore:
+    """The finished chunks of one audit.
 
     Args:
         folder: where they are kept; made when the first one is.
-        identity: what all parts depend on, in JSON's types.
+        identity: what all chunks depend on, in JSON's types.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Journal(Path(folder), {"checkpoint": "5f3a"}).finished()
+        ...     ChunkStore(Path(folder), {"checkpoint": "5f3a"}).finished()
         set()
     """
 
@@ -43,38 +48,59 @@ class Journal:
         self._folder, self._identity = folder, json.dumps(identity, sort_keys=True)
 
     def finished(self) -> set[str]:
-        """The names of all parts there are, those of other audits among them."""
-        return {path.name for path in self._folder.glob("*.npz")}
+        """The names of all files of chunks, those of other audits among them."""
+        try:
+            return {path.name for path in self._folder.glob("*.npz") if path.is_file()}
+        except OSError:  # a folder that cannot be listed holds nothing to go on with
+            return set()
 
-    def name_of(self, chunk: Chunk) -> str:
-        """The name under which the part of a chunk is kept."""
-        text = json.dumps([self._identity, chunk.places, chunk.keys])
-        return f"{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}.npz"
+    def name_of(self, chunk: SampleChunk) -> str:
+        """The name of the file of a chunk."""
+        return f"{self._digest(chunk)}.npz"
 
-    def load(self, chunk: Chunk, names: Collection[str]) -> Part | None:
-        """The part of a chunk, if its name is among the given ones and the file is intact."""
+    def load(self, chunk: SampleChunk, names: Collection[str]) -> ChunkResult | None:
+        """What was found about a chunk, if its file is among the given names, intact, and about this very chunk."""
         name = self.name_of(chunk)
         if name not in names:
             return None
+        wanted = (*(f.name for f in dataclasses.fields(ChunkResult)), "digest")
         try:
-            return _from_fields(read_record(self._folder / name, KIND, tuple(f.name for f in dataclasses.fields(Part))))
-        except (OSError, ValueError, KeyError, TypeError):  # then it is found anew
+            fields = read_record(self._folder / name, KIND, wanted)
+            part = _from_fields(fields)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # then it is computed again
             return None
+        belongs = fields["digest"] == self._digest(chunk) and [s.index for s in part.samples] == list(chunk.places)
+        return part if belongs else None
 
-    def save(self, chunk: Chunk, part: Part) -> None:
-        """Keep the part of a chunk."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        write_record(self._folder / self.name_of(chunk), KIND, _to_fields(part))
+    def save(self, chunk: SampleChunk, part: ChunkResult) -> None:
+        """Keep what was found about a chunk.
+
+        Raises:
+            StorageError: the disk is full, the folder is gone or cannot be written to.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_record(self._folder / self.name_of(chunk), KIND, {**_to_fields(part), "digest": self._digest(chunk)})
+        except OSError as error:
+            raise StorageError(
+                f"a finished chunk must be written to {self._folder}, got {error.strerror or error}. Chunks written "
+                "before are kept: make room or restore the folder, and start the same command again."
+            ) from error
 
     def remove(self) -> None:
-        """Forget all parts, those of other audits and half-written ones too."""
-        if self._folder.is_dir():
+        """Delete all chunks, those of other audits and half-written ones too; files of others stay."""
+        with suppress(OSError):
             for path in self._folder.iterdir():
-                path.unlink(missing_ok=True)
+                if path.is_file() and (path.suffix == ".npz" or path.name.endswith(".npz.tmp") or ".npz." in path.name):
+                    path.unlink(missing_ok=True)
             self._folder.rmdir()
 
+    def _digest(self, chunk: SampleChunk) -> str:
+        text = json.dumps([self._identity, chunk.places, chunk.keys])
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-def _to_fields(part: Part) -> dict[str, Any]:
+
+def _to_fields(part: ChunkResult) -> dict[str, Any]:
     """A part as named arrays and JSON: what a field holds that is no array stays with the field, arrays go beside."""
     fields = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
     fields["states"] = [list(key) for key in part.states]
@@ -92,7 +118,7 @@ def _to_fields(part: Part) -> dict[str, Any]:
     return fields
 
 
-def _from_fields(fields: Mapping[str, Any]) -> Part:
+def _from_fields(fields: Mapping[str, Any]) -> ChunkResult:
     beside: dict[tuple[str, int], dict[str, Any]] = {}
     for path, value in fields.items():
         if path.count(".") == 2:
@@ -104,5 +130,5 @@ def _from_fields(fields: Mapping[str, Any]) -> Part:
         values = plain | beside["samples", k]
         graph = ExplanationGraph(**{name: values.pop(name) for name in (*_GRAPH_ARRAYS, "names", "provenance")})
         samples.append(ExplainedSample(graph=graph, **values))
-    rest = {f.name: fields[f.name] for f in dataclasses.fields(Part)}
-    return Part(**rest | {"states": states, "samples": samples})
+    rest = {f.name: fields[f.name] for f in dataclasses.fields(ChunkResult)}
+    return ChunkResult(**rest | {"states": states, "samples": samples})

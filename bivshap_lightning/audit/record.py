@@ -1,153 +1,209 @@
-"""The audit record on disk: what was found, how, with which versions; readable without torch and without the model.
+"""`AuditRecord`: what an audit found, with which configuration and versions, as frozen dataclasses.
 
-One audit is a pair of files that belong together, ``<name>.json`` with all numbers and words and ``<name>.npz`` with
-the arrays. Both are written whole or not at all, the JSON last, so that a record that exists is complete. The JSON
-holds SHA-256 sums of its own content and of the NPZ file: whatever was damaged or changed by hand since is refused.
-A sum that stands beside what it sums up shows damage, not forgery: who can write records can write sums.
+An audit produces an `AuditRecord` (:mod:`bivshap_lightning.audit.recording`), and everything after the audit (gate,
+drift, HTML page, command line) takes one. :meth:`AuditRecord.save` writes its two files and :meth:`AuditRecord.load`
+reads and verifies them, once. Needs neither torch nor the model.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from bivshap_lightning.graph.storage import read_record, write_record
+from bivshap_lightning.audit.errors import RecordError
+from bivshap_lightning.audit.json_fields import NOT_STORED, decode, encode
+from bivshap_lightning.audit.record_arrays import graphs_of_samples, verify_arrays
+from bivshap_lightning.audit.record_checks import verify_fields
+from bivshap_lightning.audit.record_files import read_files, write_files
+from bivshap_lightning.audit.record_parts import (
+    COMPARED,
+    ClassMetrics,
+    Configuration,
+    Cost,
+    Curve,
+    Estimate,
+    GraphSummary,
+    RankedPlayer,
+    Run,
+    SampleSummary,
+)
+from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.averaging import mean_of_class
 
-KIND = "bivshap_lightning.Audit"
-AUDIT_VERSION = 2
-"""Version 1 had no checksums, so that nothing vouches for such a file: it is not read."""
+__all__ = [
+    "COMPARED",
+    "MAX_PICTURED_CLASSES",
+    "AuditRecord",
+    "ClassMetrics",
+    "Configuration",
+    "Cost",
+    "Curve",
+    "Estimate",
+    "GraphSummary",
+    "RankedPlayer",
+    "RecordError",
+    "Run",
+    "SampleSummary",
+    "as_record",
+    "software_versions",
+]
 
-FIELDS = ("configuration", "versions", "run", "metrics", "classes", "samples", "cost")
-MAX_CLASSES = 12
-"""Classes that a page draws, and of which a record keeps a picture."""
 PACKAGES = ("bivshap-lightning", "torch", "pytorch-lightning", "lightning", "torchmetrics", "captum", "scikit-network")
 
+MAX_PICTURED_CLASSES = 12
+"""Classes of which a record keeps a picture and a page shows one."""
 
-def save_audit(path: str | os.PathLike[str], fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Path:
-    """Write an audit.
 
-    Args:
-        path: of the JSON file; the arrays go beside it.
-        fields: everything that JSON can hold, at least :data:`FIELDS`.
-        arrays: matrices by name.
+@dataclass(frozen=True, kw_only=True)
+class AuditRecord:
+    """What an audit found.
 
-    Returns:
-        The path of the JSON file.
+    Attributes:
+        configuration: what was computed.
+        versions: of the software, by package.
+        run: which audit it was.
+        metrics: numbers over all samples, by tag of :mod:`bivshap_lightning.metrics.catalogue`.
+        curves: post-hoc accuracy curves, by explainer.
+        classes: the mean graph of every class whose samples have players in common.
+        class_metrics: numbers over the samples of each class.
+        samples: the audited samples.
+        cost: what it cost.
+        arrays: weights, standard errors and Shapley values of all samples, and pictures of some.
+        source: what messages call the record.
 
     Example:
         >>> import tempfile
         >>> import numpy as np
+        >>> graph = ExplanationGraph([[0, 0.5], [0.25, 0]], names=["a", "b"])
+        >>> sample = SampleSummary(index=0, target="cat", **GraphSummary.fields_of(graph, 1e-5))
+        >>> configuration = Configuration("logit", "softmax", "automatic", "baseline 0", "predicted", 1e-5)
+        >>> arrays = {"weights": np.stack([graph.weights])}
+        >>> record = AuditRecord(configuration=configuration, samples=(sample,), arrays=arrays)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     fields = dict.fromkeys(FIELDS, {})
-        ...     path = save_audit(f"{folder}/audit.json", fields, {"shapley": np.zeros((2, 3))})
-        ...     load_arrays(path)["shapley"].shape
-        (2, 3)
-    """
-    path = Path(path)
-    missing = sorted(set(FIELDS) - fields.keys())
-    if missing:
-        raise ValueError(f"`fields` must hold {list(FIELDS)}, got none for {missing}.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".npz")
-    write_record(beside, KIND, dict(arrays), version=AUDIT_VERSION)
-    content = {**fields, "arrays": {"file": beside.name, "sha256": hashlib.sha256(beside.read_bytes()).hexdigest()}}
-    # As it will be read: tuples are lists then, and all keys are texts.
-    content = json.loads(json.dumps(content, allow_nan=False))
-    content["sha256"] = checksum({"kind": KIND, "version": AUDIT_VERSION, **content})
-    write_record(path, KIND, content, version=AUDIT_VERSION)
-    return path
-
-
-def checksum(record: Mapping[str, Any]) -> str:
-    """SHA-256 of all that a record says, but for this sum itself; white space and the order of keys play no part.
-
-    Example:
-        >>> checksum({"a": 1, "b": [2.0]}) == checksum({"b": [2.0], "a": 1, "sha256": "?"})
+        ...     AuditRecord.load(record.save(f"{folder}/audit.json")).samples == record.samples
         True
     """
-    content = {name: value for name, value in record.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    configuration: Configuration
+    samples: tuple[SampleSummary, ...]
+    versions: Mapping[str, str] = field(default_factory=dict)
+    run: Run = field(default_factory=Run)
+    metrics: Mapping[str, Estimate] = field(default_factory=dict)
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    classes: Mapping[str, GraphSummary] = field(default_factory=dict)
+    class_metrics: Mapping[str, ClassMetrics] = field(default_factory=dict)
+    cost: Cost = field(default_factory=Cost)
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False, repr=False, metadata=NOT_STORED)
+    source: str = field(default="record", compare=False, metadata=NOT_STORED)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> AuditRecord:
+        """Read a record and verify all of it: checksums, types, ranges, and that its parts agree.
+
+        Args:
+            path: of the JSON file; the NPZ file must be beside it.
+
+        Raises:
+            RecordError: it is missing, damaged, of another version, or in contradiction with itself.
+        """
+        content, arrays = read_files(Path(path))
+        record = replace(cls.from_fields(content, source=str(path)), arrays=arrays)
+        verify_arrays(record)
+        return record
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any], *, source: str = "record") -> AuditRecord:
+        """A record from the JSON values of its fields, without arrays, verified.
+
+        Args:
+            fields: as :meth:`to_fields` returns them.
+            source: what messages call the record.
+
+        Raises:
+            RecordError: a value has the wrong type or range, or contradicts another.
+        """
+        record = replace(decode(cls, fields, source=source), source=source)
+        verify_fields(record)
+        return record
+
+    def to_fields(self) -> dict[str, Any]:
+        """All fields but the arrays as JSON values."""
+        fields: dict[str, Any] = encode(self)
+        return fields
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the record.
+
+        Args:
+            path: of the JSON file; the arrays go beside it.
+
+        Returns:
+            The path of the JSON file.
+
+        Raises:
+            RecordError: the record contradicts itself.
+            OSError: a file cannot be written.
+        """
+        verify_fields(self)
+        write_files(Path(path), self.to_fields(), self.arrays)
+        return Path(path)
+
+    @cached_property
+    def sample_graphs(self) -> tuple[ExplanationGraph, ...]:
+        """G of every sample, from the arrays.
+
+        Raises:
+            RecordError: there are no arrays, or not those of the samples.
+        """
+        return graphs_of_samples(self)
+
+    @cached_property
+    def class_graphs(self) -> dict[str, ExplanationGraph]:
+        """The mean graph of every class in `classes`, from the arrays.
+
+        Raises:
+            RecordError: as for `sample_graphs`.
+        """
+        members: dict[str, list[ExplanationGraph]] = {name: [] for name in self.classes}
+        for sample, graph in zip(self.samples, self.sample_graphs, strict=True):
+            if sample.class_name in members:
+                members[sample.class_name].append(graph)
+        return {name: mean_of_class(graphs) for name, graphs in members.items() if graphs}
+
+    def hardest_samples(self) -> list[int]:
+        """Positions of the samples to look at first: wrong predictions, then those whose features add least."""
+
+        def ease(position: int) -> tuple[bool, float]:
+            sample = self.samples[position]
+            right = self.configuration.target != "predicted" or sample.label in (None, sample.target)
+            return right, -float(sample.n_undecided) if sample.gain is None else sample.gain
+
+        return sorted(range(len(self.samples)), key=ease)
 
 
-def load_audit(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read an audit's numbers and words, refusing damaged, foreign and other versions' files.
-
-    Raises:
-        ValueError: The JSON file or the NPZ file beside it is not what was written.
-        OSError: One of them cannot be read.
-
-    Example:
-        See :func:`save_audit`.
-    """
-    record = read_record(path, KIND, (*FIELDS, "arrays", "sha256"), version=AUDIT_VERSION)
-    if record["sha256"] != checksum(record):
-        raise ValueError(
-            f"`path` must hold what was written, got content that differs from its checksum in {path}. "
-            "The file was damaged or changed since: fetch it again or audit again."
-        )
-    _arrays_file(Path(path), record["arrays"])
-    return record
-
-
-def load_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the arrays of an audit, given the path of its JSON file.
-
-    Raises:
-        ValueError: As in :func:`load_audit`.
-        OSError: As there.
-
-    Example:
-        See :func:`save_audit`.
-    """
-    path = Path(path)
-    return read_record(_arrays_file(path, load_audit(path)["arrays"]), KIND, (), version=AUDIT_VERSION)
-
-
-def _arrays_file(path: Path, arrays: Mapping[str, Any]) -> Path:
-    """The NPZ file of a record, verified: of the recorded name, or of the JSON file's own if both were renamed."""
-    beside = path.with_name(arrays["file"])
-    if not beside.exists():
-        beside = path.with_suffix(".npz")
-    if not beside.exists():
-        raise ValueError(
-            f"`path` must have its arrays beside it, got no {arrays['file']} or {beside.name} beside {path}. "
-            "Keep JSON and NPZ together."
-        )
-    if hashlib.sha256(beside.read_bytes()).hexdigest() != arrays["sha256"]:
-        raise ValueError(
-            f"`path` must have its own arrays beside it, got others or damaged ones in {beside}. "
-            "Fetch both files again or audit again."
-        )
-    return beside
-
-
-def hardest_first(samples: Sequence[Mapping[str, Any]], *, predicted: bool) -> list[int]:
-    """Places of samples, those to look at first: wrong ones, then those whose features add least to the output.
+def as_record(record: AuditRecord | str | os.PathLike[str]) -> AuditRecord:
+    """A record given as such or as the path of its JSON file.
 
     Args:
-        samples: of a record; `gain` is the output on the whole input less the output with every feature removed.
-        predicted: whether the predicted class was explained, so that a label may differ from it.
+        record: the record or its path.
 
-    Example:
-        >>> easy, vague = {"label": "a", "target": "a", "gain": 0.9}, {"label": "a", "target": "a", "gain": 0.1}
-        >>> hardest_first([easy, vague, {"label": "b", "target": "a", "gain": 0.8}], predicted=True)
-        [2, 1, 0]
+    Raises:
+        RecordError: as in :meth:`AuditRecord.load`.
+        TypeError: it is neither.
     """
-
-    def ease(place: int) -> tuple[bool, float]:
-        sample = samples[place]
-        right = not predicted or sample["label"] is None or sample["label"] == sample["target"]
-        return right, -float(sample["n_undecided"]) if sample["gain"] is None else float(sample["gain"])
-
-    return sorted(range(len(samples)), key=ease)
+    if isinstance(record, AuditRecord):
+        return record
+    if isinstance(record, str | os.PathLike):
+        return AuditRecord.load(record)
+    raise TypeError(f"`record` must be an AuditRecord or the path of one, got {type(record).__name__}.")
 
 
 def software_versions() -> dict[str, str]:

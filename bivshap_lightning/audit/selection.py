@@ -1,12 +1,11 @@
-"""The probe: a fixed, stratified handful of validation samples that is explained again and again.
+"""The choice of validation samples that are explained: the same in every epoch, balanced over classes.
 
-A sample is known by the hash of its content. The probe consists of the samples with the smallest hashes of each class,
-so it does not depend on batch size, order, number of processes or padding by a distributed sampler (a duplicated sample
-has the same hash and counts once), and a resumed run finds the same samples again.
+A sample is identified by the hash of its content. Of each class the samples with the smallest hashes are chosen, so the
+choice does not depend on batch size, order, number of processes or the padding of a distributed sampler (a duplicated
+sample has the same hash and counts once), and a resumed run finds the same samples again.
 
-The chosen samples are explained in chunks of one shape, whose composition depends on the choice alone. Each process
-gets some of the chunks, whichever process met their samples: what is found about a sample may depend on its company
-(see :class:`~bivshap_lightning.explainers.null_players.ReducedGame`), so its company must not depend on processes.
+The chosen samples are explained in chunks of one shape. Which samples form a chunk depends on the choice alone; each
+process explains some of the chunks, whichever process read their samples.
 """
 
 from __future__ import annotations
@@ -22,10 +21,9 @@ from torch import Tensor
 
 from bivshap_lightning.audit.batches import Batch
 
-# How far into the validation set candidates are looked for, unless more are wanted than that: far enough for all
-# classes, cheap on any data.
+# Samples of the validation set that are considered, unless more are wanted: enough to meet all classes, cheap to hash.
 POOL = 1024
-# Samples that are explained together, unless processes would go without: more are hardly faster.
+# Largest number of samples in a chunk; larger chunks are hardly faster.
 CHUNK = 16
 
 Gather = Callable[[Any], list[Any]]
@@ -33,11 +31,11 @@ Candidate = tuple[int, str]
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """Samples of the probe that are explained together.
+class SampleChunk:
+    """Chosen samples that are explained together.
 
     Attributes:
-        places: of the samples in the probe.
+        places: indices of the samples among the chosen ones.
         keys: the hashes of their content.
         batch: the samples.
     """
@@ -47,8 +45,8 @@ class Chunk:
     batch: Batch
 
 
-class Probe:
-    """Candidates while validation runs, then the chosen samples.
+class SampleSelection:
+    """Collects candidates during a validation epoch, then makes and distributes the choice.
 
     Args:
         size: how many samples, over all processes.
@@ -58,10 +56,11 @@ class Probe:
         wanted: keys of an earlier choice, to be found again.
 
     Example:
-        >>> probe = Probe(2, seed=0)
-        >>> probe.offer(Batch((torch.arange(8.0).view(4, 2),), torch.tensor([0, 0, 1, 1])))
-        >>> missing = probe.choose(lambda x: [x])
-        >>> [chunk.batch.labels.tolist() for chunk in probe.chunks()]
+        >>> selection = SampleSelection(2, seed=0)
+        >>> selection.offer(Batch((torch.arange(8.0).view(4, 2),), torch.tensor([0, 0, 1, 1])))
+        >>> missing = selection.choose(lambda x: [x])
+        >>> selection.distribute(lambda x: [x])
+        >>> [chunk.batch.labels.tolist() for chunk in selection.chunks()]
         [[0, 1]]
     """
 
@@ -74,6 +73,7 @@ class Probe:
         self._template: Batch | None = None
         self._n_seen = 0
         self._mine: list[list[int]] = []
+        self._distributed: tuple[int, bool] | None = None
         self.keys: list[str] = []
 
     @property
@@ -90,7 +90,7 @@ class Probe:
         self._n_seen += len(batch)
         if first >= self._pool and not self._wanted:
             return
-        rows = [t.detach().cpu() for t in batch.tensors]  # where candidates take no memory from the model
+        rows = [t.detach().cpu() for t in batch.tensors]  # candidates take no memory of the model's device
         self._template = batch.like([t[:0] for t in rows])
         octets = [t.contiguous().view(len(batch), -1).view(torch.uint8).numpy() for t in rows]
         strata = _strata(batch)
@@ -105,7 +105,7 @@ class Probe:
             self._keep(strata[i], digest.hexdigest(), tuple(t[i].clone() for t in rows))
 
     def _keep(self, stratum: int, key: str, row: tuple[Tensor, ...]) -> None:
-        """Hold on to the smallest keys of each class, and to the wanted ones."""
+        """Keep the smallest keys of each class, and the wanted ones."""
         if key in self._rows:
             return
         kept = self._strata.setdefault(stratum, [])
@@ -118,13 +118,11 @@ class Probe:
                 kept.remove(largest)
                 del self._rows[largest]
 
-    def choose(self, gather: Gather, *, chunk_size: int = CHUNK, everywhere: bool = False) -> int:
-        """Settle the choice and who explains what, together with all other processes.
+    def choose(self, gather: Gather) -> int:
+        """Make the choice, together with all other processes.
 
         Args:
             gather: brings a value from every process to every process, in order of rank.
-            chunk_size: at most this many samples in a chunk.
-            everywhere: every process gets all chunks (models whose parameters are spread over processes need that).
 
         Returns:
             How many wanted samples were not found again (then a new choice was made).
@@ -141,11 +139,36 @@ class Probe:
         self.keys = found if found and not n_missing else _round_robin(pool, self._size)
         self._rows = {k: self._rows[k] for k in self.keys if owner[k] == self._rank and k in self._rows}
         self._strata, self._wanted = {}, {}
-        self._distribute(gather, chunk_size, everywhere)
+        if self.keys:
+            self._template = next((t for t in gather(self._template) if t is not None), None)
         return n_missing
 
-    def _distribute(self, gather: Gather, chunk_size: int, everywhere: bool) -> None:
-        """Cut the choice into chunks and bring the samples of each to the process that explains it."""
+    def example(self, gather: Gather, device: torch.device | str = "cpu") -> Batch:
+        """The first chosen sample, on every process.
+
+        Args:
+            gather: as in :meth:`choose`.
+            device: where it is wanted.
+        """
+        key = self.keys[0]
+        row = next(row for row in gather(self._rows.get(key)) if row is not None)
+        return self._stack([row], device)
+
+    def labels(self) -> list[Tensor]:
+        """The labels of this process's samples, one by one; empty where there are none."""
+        template = self._template
+        return [row[-1] for row in self._rows.values()] if template is not None and template.labels is not None else []
+
+    def distribute(self, gather: Gather, *, chunk_size: int = CHUNK, everywhere: bool = False) -> None:
+        """Cut the choice into chunks of one shape and bring the samples of each to the process that explains it.
+
+        Args:
+            gather: as in :meth:`choose`.
+            chunk_size: at most this many samples in a chunk.
+            everywhere: every process explains all chunks.
+        """
+        if self._distributed == (chunk_size, everywhere):
+            return
         shapes: dict[str, tuple[torch.Size, ...]] = {}
         for part in gather({key: tuple(t.shape for t in row) for key, row in self._rows.items()}):
             shapes |= part
@@ -154,44 +177,51 @@ class Probe:
             groups.setdefault(shapes[key], []).append(place)
         chunks = [g[k : k + chunk_size] for g in groups.values() for k in range(0, len(g), chunk_size)]
         self._mine = chunks if everywhere else chunks[self._rank :: self._world_size]
+        self._distributed = (chunk_size, everywhere)
         if self._world_size == 1:
             return
         wanted = {self.keys[place] for chunk in self._mine for place in chunk}
         found: dict[str, tuple[Tensor, ...]] = {}
-        # One chunk for each process at a time, so that nobody ever holds the whole choice who does not need it.
+        # One chunk per process at a time, so that no process ever holds the whole choice unless it needs it.
         for start in range(0, len(chunks), self._world_size):
             keys = [self.keys[place] for chunk in chunks[start : start + self._world_size] for place in chunk]
             for rows in gather({key: self._rows[key] for key in keys if key in self._rows}):
                 found |= {key: row for key, row in rows.items() if key in wanted}
         self._rows = found
-        self._template = next((t for t in gather(self._template) if t is not None), None)
 
     @property
     def n_mine(self) -> int:
         """How many samples this process explains."""
         return sum(map(len, self._mine))
 
-    def chunks(self, device: torch.device | str = "cpu") -> Iterator[Chunk]:
+    def chunks(self, device: torch.device | str = "cpu") -> Iterator[SampleChunk]:
         """This process's share of the chosen samples, chunk by chunk.
 
         Args:
             device: where the samples are wanted.
         """
         for places in self._mine:
-            yield Chunk(tuple(places), tuple(self.keys[k] for k in places), self._stack(places, device))
+            keys = tuple(self.keys[k] for k in places)
+            yield SampleChunk(tuple(places), keys, self._stack([self._rows[key] for key in keys], device))
 
-    def _stack(self, places: list[int], device: torch.device | str) -> Batch:
+    def _stack(self, rows: list[tuple[Tensor, ...]], device: torch.device | str) -> Batch:
         if self._template is None:  # pragma: no cover - rows come with a template
             raise RuntimeError("no batch was offered")
-        rows = [self._rows[self.keys[place]] for place in places]
         return self._template.like([torch.stack(column).to(device) for column in zip(*rows, strict=True)])
 
 
 def _strata(batch: Batch) -> list[int]:
+    """The class of each sample, by which the choice is balanced; of independent labels the first that is on."""
     labels = batch.labels
-    if labels is None or labels.is_floating_point() or labels.numel() != len(batch):
+    if labels is None:
         return [0] * len(batch)
-    return [int(label) for label in labels.flatten().tolist()]
+    if labels.dim() == 2 and labels.shape[1] > 1:
+        on = (labels != 0).to(torch.int8)
+        return torch.where(on.any(dim=1), on.argmax(dim=1), -1).tolist()
+    flat = labels.flatten()
+    if len(flat) != len(batch) or (flat.is_floating_point() and not bool(((flat == 0) | (flat == 1)).all())):
+        return [0] * len(batch)
+    return [int(label) for label in flat.tolist()]
 
 
 def _round_robin(pool: list[Candidate], size: int) -> list[str]:

@@ -2,70 +2,81 @@
 
 from __future__ import annotations
 
-import math
+import re
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
-from bivshap_lightning.audit.audit import Audit, Findings, Part, Settings
-from bivshap_lightning.audit.batches import Batch, Forward, has_interactions, understand
-from bivshap_lightning.audit.selection import CHUNK, Chunk, Probe
+from bivshap_lightning.audit.audit import AuditResult, AuditSettings
+from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.audit.task import TaskName
 from bivshap_lightning.callbacks.lightning import (
     EitherCallback,
-    MisconfigurationException,
     any_process,
     gather_objects,
     is_fitting,
-    is_sharded,
     logged_step,
     rank_zero_info,
     rank_zero_warn,
     tensorboard_writers,
 )
 from bivshap_lightning.callbacks.output import Output, advice_on, summary_line
+from bivshap_lightning.callbacks.runner import ELSEWHERE, AuditRunner
+from bivshap_lightning.callbacks.schedule import DEFAULT_MAX_SHARE, AuditSchedule
 from bivshap_lightning.explainers.registry import ExplainerLike
 from bivshap_lightning.game.behavior import BehaviorName
-from bivshap_lightning.game.model import global_rngs_kept
 
-DEFAULT_BASELINES = ("kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation")
-ELSEWHERE = "the audit failed on another process, whose log says why"
+DEFAULT_COMPARISON = ("kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation")
+
+
+@dataclass(frozen=True)
+class PanelOptions:
+    """How many pictures an audit draws.
+
+    Args:
+        n_samples: samples that get pictures, here and in the record, which also keeps one of each class; 0 for none.
+        n_classes: classes that get pictures and tables.
+        draw: False draws nothing; the record still keeps the pictures of its samples.
+
+    Example:
+        >>> BivShapCallback(panels=PanelOptions(n_samples=2, n_classes=3)).panels.n_classes
+        3
+    """
+
+    n_samples: int = 4
+    n_classes: int = 10
+    draw: bool = True
 
 
 class BivShapCallback(EitherCallback):
-    """Explains a fixed set of validation samples after each validation epoch: graphs, metrics, panels, a record.
+    """Explains a fixed set of validation samples after validation epochs: graphs, metrics, panels, a record.
 
-    Trained weights, optimizer state and all later random draws are the same with and without it. Logged, through
-    Lightning's own `log` (so that any logger, `EarlyStopping` and `ModelCheckpoint` see them):
-
-    * ``bivshap/posthoc_accuracy/<explainer>``, ``bivshap/insertion_auc/<explainer>``,
-      ``bivshap/deletion_auc/<explainer>``, where the explainer is "ours" or the name of a baseline;
-    * ``bivshap/redundancy/<quantity>``: "accuracy_with_representatives", "share_removable", "density" and everything
-      else that the redundancy metrics report;
-    * ``bivshap/estimate/standard_error``: mean over all edges, zero when exact;
-    * ``bivshap/cost/seconds``, ``bivshap/cost/forwards`` (model rows), ``bivshap/cost/share_of_epoch``;
-    * ``bivshap/failed``: 1 if the last audit failed.
+    Trained weights, optimizer state and all later random draws are the same with and without it. Numbers are logged
+    through Lightning's own `log`, so that any logger, `EarlyStopping` and `ModelCheckpoint` see them; the table of
+    numbers in the documentation lists every tag: ``bivshap/post_hoc_accuracy/<explainer>`` and other metrics of
+    rankings for "ours" and for each explainer of `compare_with`, ``bivshap/redundancy/...``,
+    ``bivshap/estimate/standard_error``, ``bivshap/cost/...`` and ``bivshap/failed``.
 
     Args:
-        every_n_epochs: audit after the validation of epochs 0, n, 2n, ...; in between the last values are logged again.
-        probe_size: how many validation samples are explained, over all processes. Chosen once, by class in turn.
-        budget: model rows per sample for our explanation; None for the paper's ``2 * (2 * F + 2048)``, or enumeration
-            if that is cheaper.
-        time_budget: seconds per audit; evaluations are cut down and baselines left out to meet it. The accuracy that
-            was reached is ``bivshap/estimate/standard_error``.
-        baselines: Captum methods to compare with, by name or instance.
-        baseline_budget: model rows per sample for each of them, but at least four per player; None for Captum's
-            habits, which can take long.
-        method: as in :class:`~bivshap_lightning.BivariateShapley`.
-        behavior: as there.
+        n_samples: how many validation samples are explained, over all processes. They are chosen once, the same number
+            of each class as far as possible.
         target: None for the predicted class, "label" for the class in the data, or an index.
-        replacement: what stands in for an absent player: None (zero), a number (for texts the id of a token), a tensor,
+        task: "binary", "multiclass", "multilabel", "regression", or "auto" for the rules of
+            :mod:`bivshap_lightning.audit.task`; the first audit says what it found. Of independent labels each sample
+            explains one that is on, in turn, so that every label gets a graph.
+        behavior: what is read off the model's scores, as in :class:`~bivshap_lightning.BivariateShapley`; None for the
+            output of a regression and the probability of a class.
+        link: what the scores mean: "softmax" (class logits), "sigmoid" (independent logits), "identity"
+            (probabilities), or "auto" for the rule of :mod:`bivshap_lightning.game.behavior`.
+        baselines: what replaces an absent player: None (zero), a number (for texts the id of a token), a tensor,
             ``Blur(3)`` or ``ChannelMean()`` for images, ``ZeroEmbedding()`` for texts.
-        background: instead, rows over which values are averaged.
+        background: instead of baselines, rows over which values are averaged.
         feature_mask: integer player ids, or a maker of players: ``Grid(4)`` or ``Superpixels(50)`` for images,
             ``Tokens(tokenizer)`` for texts (pictures then show the sentence), ``Columns({"colour": "col_*"}, columns)``
             for tables, ``Segments(10)`` for series, or any function of the inputs. None: columns of tables, 8 x 8
@@ -73,95 +84,138 @@ class BivShapCallback(EitherCallback):
             fewer than two players, such as empty texts, are never chosen.
         feature_names: a name per player.
         class_names: a name per class.
-        gamma: the largest weight that counts as redundant.
-        seed: of the choice of samples and of the coalitions, which are the same in every epoch.
         input_fn: finds the inputs in a batch: returns them, or (inputs, labels).
         forward_fn: called as ``forward_fn(module, *inputs)`` instead of the module itself; returns scores (N, C).
         dataloader_idx: which of several validation dataloaders is explained.
-        n_panel_samples: samples that get a picture, here and in the record, which also keeps one per class; 0 for none.
-        n_panel_classes: classes that get pictures and tables.
-        write_panels: draw pictures and tables, into TensorBoard or into files.
-        write_record: write a record of each audit to ``<log_dir>/bivshap``.
+        method: how values are found, as in :class:`~bivshap_lightning.BivariateShapley`.
+        n_evaluations: model rows per sample for our explanation; None for the paper's ``2 * (2 * F + 2048)``, or
+            enumeration if that is cheaper.
+        compare_with: other explainers, judged on the same games: names, Captum methods or instances, or any object
+            that explains a game.
+        compare_n_evaluations: model rows per sample for each of them, but at least four per player; None for each
+            explainer's own default.
+        gamma: the largest absolute weight that counts as redundant.
+        seed: of the choice of samples and of the coalitions, which are the same in every epoch.
         perturbations_per_eval: at most this many times the number of samples in one forward pass; None chooses.
+        every_n_epochs: audit after the validation of epochs 0, n, 2n, ..., whatever it costs; in between the last
+            values are logged again. None: as often as `max_share` allows.
+        max_share: without `every_n_epochs`, the largest share of the run's time that audits may take. The first
+            validation and the end of fitting are always audited.
+        time_budget: seconds per audit; evaluations are cut down and other explainers left out to meet it. The accuracy
+            that was reached is ``bivshap/estimate/standard_error``.
+        panels: draw pictures and tables, into TensorBoard or into files; :class:`PanelOptions` say how many.
+        write_record: write a record of each audit to ``<log_dir>/bivshap``.
         on_error: "warn" leaves training untouched and logs ``bivshap/failed``; "raise" raises on all processes.
+        name: first part of all tags and name of the folder of records. With several callbacks of one name in a Trainer,
+            the later ones are called ``bivshap_2`` and so on.
 
     Attributes:
-        findings: of the last audit.
+        result: of the last audit.
         history: epoch, step and logged numbers of every audit.
 
     Example:
         >>> from pytorch_lightning import Trainer
-        >>> trainer = Trainer(callbacks=[BivShapCallback(probe_size=8)], logger=False, accelerator="cpu")
+        >>> trainer = Trainer(callbacks=[BivShapCallback(n_samples=8)], logger=False, accelerator="cpu")
     """
 
     def __init__(
         self,
         *,
-        every_n_epochs: int = 1,
-        probe_size: int = 16,
-        budget: int | None = None,
-        time_budget: float | None = None,
-        baselines: Sequence[Any] = DEFAULT_BASELINES,
-        baseline_budget: int | None = 256,
-        method: ExplainerLike = "auto",
-        behavior: BehaviorName = "probability",
-        link: Literal["auto", "softmax", "sigmoid", "identity"] = "auto",
+        n_samples: int = 16,
         target: int | Literal["label"] | None = None,
-        replacement: float | list[float] | Tensor | Callable[..., Any] | tuple[Any, ...] | None = None,
+        task: TaskName | Literal["auto"] = "auto",
+        behavior: BehaviorName | None = None,
+        link: Literal["auto", "softmax", "sigmoid", "identity"] = "auto",
+        baselines: float | list[float] | Tensor | Callable[..., Any] | tuple[Any, ...] | None = None,
         background: Any = None,
         feature_mask: list[int] | Tensor | Callable[..., Any] | tuple[Any, ...] | None = None,
         feature_names: Sequence[str] | None = None,
         class_names: Sequence[str] | None = None,
-        gamma: float = 1e-5,
-        seed: int = 0,
         input_fn: Callable[[Any], Any] | None = None,
         forward_fn: Callable[..., Any] | None = None,
         dataloader_idx: int = 0,
-        n_panel_samples: int = 4,
-        n_panel_classes: int = 10,
-        write_panels: bool = True,
-        write_record: bool = True,
+        method: ExplainerLike = "auto",
+        n_evaluations: int | None = None,
+        compare_with: Sequence[Any] = DEFAULT_COMPARISON,
+        compare_n_evaluations: int | None = 256,
+        gamma: float = 1e-5,
+        seed: int = 0,
         perturbations_per_eval: int | None = None,
+        every_n_epochs: int | None = None,
+        max_share: float = DEFAULT_MAX_SHARE,
+        time_budget: float | None = None,
+        panels: bool | PanelOptions = True,
+        write_record: bool = True,
         on_error: Literal["warn", "raise"] = "warn",
+        name: str = "bivshap",
     ) -> None:
         super().__init__()
-        for name, value in {"every_n_epochs": every_n_epochs, "probe_size": probe_size}.items():
-            if value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+        if n_samples < 1:
+            raise ValueError(f"`n_samples` must be at least 1, got {n_samples}.")
         if time_budget is not None and time_budget <= 0:
             raise ValueError(f"`time_budget` must be a positive number of seconds, got {time_budget}.")
         if on_error not in ("warn", "raise"):
             raise ValueError(f"`on_error` must be 'warn' or 'raise', got {on_error!r}.")
-        self.settings = Settings(
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+            raise ValueError(f"`name` must consist of letters, digits, '_', '-' and '.', got {name!r}.")
+        self.settings = AuditSettings(
             method=method,
             behavior=behavior,
             link=link,
             target=target,
-            budget=budget,
+            n_evaluations=n_evaluations,
             gamma=gamma,
             seed=seed,
-            baselines=tuple(baselines),
-            baseline_budget=baseline_budget,
-            replacement=torch.tensor(replacement) if isinstance(replacement, list) else replacement,
+            compare_with=tuple(compare_with),
+            compare_n_evaluations=compare_n_evaluations,
+            baselines=torch.tensor(baselines) if isinstance(baselines, list) else baselines,
             background=background,
             feature_mask=torch.tensor(feature_mask) if isinstance(feature_mask, list) else feature_mask,
             perturbations_per_eval=perturbations_per_eval,
+            task=task,
         )
-        Audit(self.settings, torch.device("cpu"))  # refuses unknown baselines right away
-        self.every_n_epochs, self.probe_size, self.time_budget = every_n_epochs, probe_size, time_budget
-        self.feature_names, self.on_error, self.dataloader_idx = feature_names, on_error, dataloader_idx
-        self.input_fn, self.forward_fn = input_fn, forward_fn
-        self.output = Output(class_names, n_panel_samples, n_panel_classes, write_panels, write_record)
-        self.findings: Findings | None = None
+        self.runner = self._make_runner(
+            self.settings,
+            n_samples=n_samples,
+            time_budget=time_budget,
+            feature_names=feature_names,
+            input_fn=input_fn,
+            forward_fn=forward_fn,
+        )
+        self.schedule = AuditSchedule(every_n_epochs, max_share)
+        self.on_error, self.dataloader_idx = on_error, dataloader_idx
+        self.panels = panels if isinstance(panels, PanelOptions) else PanelOptions(draw=panels)
+        self.name = self._given_name = name
+        self.output = Output(class_names, self.panels.n_samples, self.panels.n_classes, self.panels.draw, write_record)
+        self.result: AuditResult | None = None
         self.history: list[dict[str, Any]] = []
         self._run: dict[str, Any] = {}
         self._cost: dict[str, float] = {}
         self._logged: dict[str, float] = {}
-        self._probes: dict[str, Probe] = {}
-        self._wanted: dict[str, list[str]] = {}
-        self._batch_error: BaseException | None = None
-        self._triggered = False
+        self._triggered = self._is_current = False
         self._epoch_start: float | None = None
+
+    @property
+    def state_key(self) -> str:
+        """Tells the state of this callback from that of another one in the same Trainer, such as one per label."""
+        settings = self.settings
+        return self._generate_state_key(
+            name=self._given_name,
+            target=settings.target,
+            behavior=str(settings.behavior),
+            method=str(settings.method),
+            dataloader_idx=self.dataloader_idx,
+            seed=settings.seed,
+        )
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Number callbacks of one name, so that they log under different tags and write into different folders."""
+        alike = [c for c in trainer.callbacks if isinstance(c, BivShapCallback) and c._given_name == self._given_name]
+        place = alike.index(self) if self in alike else 0
+        self.name = self._given_name if place == 0 else f"{self._given_name}_{place + 1}"
+
+    def _make_runner(self, settings: AuditSettings, **arguments: Any) -> AuditRunner:
+        return AuditRunner(settings, **arguments)
 
     @property
     def failed(self) -> bool:
@@ -174,20 +228,24 @@ class BivShapCallback(EitherCallback):
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps: which samples are explained, and the history."""
-        keys = {stage: list(probe.keys) for stage, probe in self._probes.items() if probe.is_chosen}
         return {
-            "probe_keys": {**self._wanted, **keys},
+            "sample_keys": self.runner.state_dict(),
             "history": self.history,
             "logged": self._logged,
             "layouts": self.output.state_dict(),
+            "schedule": self.schedule.state_dict(),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take up the same samples and the history again."""
-        self._wanted = {stage: list(keys) for stage, keys in state_dict["probe_keys"].items()}
+        self.runner.load_state_dict(state_dict["sample_keys"])
         self.history, self._logged = list(state_dict["history"]), dict(state_dict["logged"])
         self.output.load_state_dict(state_dict["layouts"])
-        self._probes = {}
+        self.schedule.load_state_dict(state_dict["schedule"])
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Start the account of the run's time."""
+        self.schedule.start_run()
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Start the clock, to know an audit's share of the epoch."""
@@ -216,116 +274,55 @@ class BivShapCallback(EitherCallback):
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Audit if it is time to, and log."""
-        due = self._triggered or not is_fitting(trainer) or trainer.current_epoch % self.every_n_epochs == 0
-        if not trainer.sanity_checking:
-            self._end_of_epoch(trainer, pl_module, "validate", due=due)
+        if trainer.sanity_checking:
+            return
+        due = self._triggered or not is_fitting(trainer) or self.schedule.is_due(trainer.current_epoch)
+        # Clocks differ: rank zero decides for all processes.
+        self._end_of_epoch(trainer, pl_module, "validate", due=trainer.strategy.broadcast(due))
 
     def on_test_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Audit, and log."""
         self._end_of_epoch(trainer, pl_module, "test", due=True)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Say so if there was nothing to audit after."""
+        """Audit the trained model unless its last validation was audited; warn if nothing was audited at all."""
+        if self.schedule.every_n_epochs is None and not self._is_current and self.runner.has_samples("validate"):
+            self._run_audit(trainer, pl_module, "validate")
+            for logger in trainer.loggers:
+                logger.log_metrics(self._tagged(), step=logged_step(trainer))
         if "bivshap/failed" not in self._logged:
             rank_zero_warn(
                 "BivShapCallback audited nothing: no validation ran in epochs that `every_n_epochs` names (0, n, 2n, "
-                f"...), got every_n_epochs={self.every_n_epochs} and check_val_every_n_epoch="
+                f"...), got every_n_epochs={self.schedule.every_n_epochs} and check_val_every_n_epoch="
                 f"{trainer.check_val_every_n_epoch}. Give the model a validation dataloader, or use every_n_epochs=1."
             )
 
     def _offer(self, trainer: Any, batch: Any, dataloader_idx: int, stage: str) -> None:
-        if trainer.sanity_checking or dataloader_idx != self.dataloader_idx:
-            return
-        if stage not in self._probes:
-            self._probes[stage] = self._new_probe(trainer, stage)
-        if not self._probes[stage].is_chosen and self._batch_error is None:
-            try:
-                found = understand(batch, self.input_fn)
-                self._probes[stage].offer(found, has_interactions(found, self.settings.feature_mask))
-            except Exception as error:  # settled at the end of the epoch, together with all other processes
-                self._batch_error = error
-
-    def _new_probe(self, trainer: Any, stage: str) -> Probe:
-        wanted = self._wanted.get(stage, ())
-        return Probe(self.probe_size, self.settings.seed, trainer.global_rank, trainer.world_size, wanted)
+        if not trainer.sanity_checking and dataloader_idx == self.dataloader_idx:
+            self.runner.offer(trainer, batch, stage)
 
     def _end_of_epoch(self, trainer: Any, pl_module: Any, stage: str, *, due: bool) -> None:
+        self._is_current = due
         if due:
             self._triggered = False
-            start = time.perf_counter()
-            error = self._audit(trainer, pl_module, stage, start)
-            if error is None:
-                error = self._publish(trainer, stage, start)
-            self._logged["bivshap/failed"] = 0.0 if error is None else 1.0
-            self._settle(trainer, error)
-        for name, value in self._logged.items():
+            self._run_audit(trainer, pl_module, stage)
+        for name, value in self._tagged().items():
             # Equal on all processes; synchronised all the same, which keeps Lightning from advising to do so.
             pl_module.log(name, torch.tensor(value, device=pl_module.device), sync_dist=trainer.world_size > 1)
 
-    def _audit(self, trainer: Any, pl_module: Any, stage: str, start: float) -> BaseException | None:
-        """Run an audit. Returns the error if it failed, here or on any other process."""
-        own, self._batch_error = self._batch_error, None
-        if any_process(trainer, own):
-            self._probes.pop(stage, None)
-            return own or RuntimeError(ELSEWHERE)
-        audit = Audit(self.settings, pl_module.device, self.feature_names)
-        with torch.inference_mode(False), torch.no_grad(), global_rngs_kept([pl_module.device]):
-            probe = self._chosen_probe(trainer, stage)
-            if not probe.is_chosen:
-                return MisconfigurationException(
-                    f"`dataloader_idx` must name a dataloader that yields samples, got {self.dataloader_idx}, which "
-                    "yielded none."
-                )
-            parts: list[Part] = []
-            try:
-                parts = self._explain(trainer, pl_module, audit, probe, start)
-            except Exception as error:
-                own = error
-            if any_process(trainer, own):
-                return own or RuntimeError(ELSEWHERE)
-            everyone = [part for found in gather_objects(trainer, parts) for part in found]
-            # With parameters spread over processes, all explained the same samples.
-            self.findings = audit.findings(parts if is_sharded(trainer) else everyone)
-        return None
+    def _tagged(self) -> dict[str, float]:
+        """The numbers of the last audit under this callback's name."""
+        return {self.name + tag.removeprefix("bivshap"): value for tag, value in self._logged.items()}
 
-    def _explain(self, trainer: Any, pl_module: Any, audit: Audit, probe: Probe, start: float) -> list[Part]:
-        """The parts that this process has to find."""
-        deadline = math.inf if self.time_budget is None else start + self.time_budget
-        parts: list[Part] = []
-        n_left = probe.n_mine
-        for chunk in probe.chunks(pl_module.device):
-            now = time.perf_counter()
-            until = now + (deadline - now) * len(chunk.places) / n_left
-            parts.append(self._explain_chunk(audit, self._forward(trainer, pl_module, chunk.batch), chunk, until))
-            n_left -= len(chunk.places)
-        return parts
-
-    def _explain_chunk(self, audit: Audit, forward: Forward, chunk: Chunk, deadline: float) -> Part:
-        return audit.explain(forward, chunk, deadline)
-
-    def _chosen_probe(self, trainer: Any, stage: str) -> Probe:
-        """The probe, chosen together with all other processes when this is the first audit of the stage."""
-        probe = self._probes.setdefault(stage, self._new_probe(trainer, stage))
-        if not probe.is_chosen:
-            n_missing = probe.choose(
-                lambda value: gather_objects(trainer, value),
-                chunk_size=self._chunk_size(trainer),
-                everywhere=is_sharded(trainer),
-            )
-            if n_missing:
-                rank_zero_warn(
-                    f"BivShapCallback did not find {n_missing} of its samples again and chose new ones: the validation "
-                    "data changed since the checkpoint."
-                )
-        return probe
-
-    def _chunk_size(self, trainer: Any) -> int:
-        """Few enough samples that every process has some to explain while training waits."""
-        return min(CHUNK, math.ceil(self.probe_size / int(trainer.world_size)))
-
-    def _forward(self, trainer: Any, pl_module: Any, batch: Batch) -> Forward:
-        module = trainer.strategy.model if is_sharded(trainer) else pl_module
-        return Forward(module, batch, self.forward_fn, trainer.precision_plugin.forward_context)
+    def _run_audit(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        start = time.perf_counter()
+        result, error = self.runner.run(trainer, pl_module, stage, start)
+        if result is not None:
+            self.result = result
+            error = self._publish(trainer, stage, start)
+        self._logged["bivshap/failed"] = 0.0 if error is None else 1.0
+        self.schedule.add(time.perf_counter() - start)
+        self._settle(trainer, error)
 
     def _settle(self, trainer: Any, error: BaseException | None) -> None:
         """Raise on all processes or warn on one."""
@@ -341,20 +338,22 @@ class BivShapCallback(EitherCallback):
 
     def _publish(self, trainer: Any, stage: str, start: float) -> BaseException | None:
         """Numbers for the log, then, on rank zero, panels, record and one line. Returns the error if that failed."""
-        findings = cast(Findings, self.findings)
-        self._logged |= {name: value for name, (value, _) in findings.numbers.items()}
+        result = cast(AuditResult, self.result)
+        self._logged |= {name: value for name, (value, _) in result.numbers.items()}
         self._run = self._about(trainer, stage)
         path = self._record_path(trainer)
-        self._cost = self._cost_of(findings, start)
+        self._cost = self._cost_of(result, start)
         own: BaseException | None = None
         if trainer.is_global_zero and path is not None:
             try:
-                self.output.write(findings, self.settings, self._run, self._cost, path, tensorboard_writers(trainer))
+                self.output.write(
+                    result, self.runner.resolved, self._run, self._cost, path, tensorboard_writers(trainer)
+                )
             except Exception as error:
                 own = error
         if any_process(trainer, own):
             return own or RuntimeError(ELSEWHERE)
-        self._cost = gather_objects(trainer, self._cost_of(findings, start))[0]
+        self._cost = gather_objects(trainer, self._cost_of(result, start))[0]
         self._logged |= {f"bivshap/cost/{name}": value for name, value in self._cost.items()}
         numbers = dict(self._logged) | {"bivshap/failed": 0.0}
         moment = {name: self._run[name] for name in ("epoch", "step", "stage")}
@@ -370,29 +369,29 @@ class BivShapCallback(EitherCallback):
             "epoch": trainer.current_epoch,
             "step": logged_step(trainer),
             "world_size": trainer.world_size,
-            "time_budget": self.time_budget,
-            "probe_size": self.probe_size,
-            "probe_keys": list(self._probes[stage].keys),
+            "time_budget": self.runner.time_budget,
+            "n_samples": self.runner.n_samples,
+            "sample_keys": self.runner.sample_keys(stage),
         }
 
     def summary(self) -> str:
         """What the last audit found and what it cost, in one line."""
-        if self.findings is None:
+        if self.result is None:
             raise RuntimeError("`summary` must be asked for after an audit, got none so far.")
-        return summary_line(self.findings, self.settings.gamma, self._cost)
+        return summary_line(self.result, self.settings.gamma, self._cost)
 
-    def record(self) -> dict[str, Any]:
-        """What the record of the last audit says, without the arrays."""
-        if self.findings is None:
+    def record(self) -> AuditRecord:
+        """The record of the last audit."""
+        if self.result is None:
             raise RuntimeError("`record` must be asked for after an audit, got none so far.")
-        return self.output.fields(self.findings, self.settings, self._run, self._cost)
+        return self.output.record(self.result, self.runner.resolved, self._run, self._cost)
 
-    def _cost_of(self, findings: Findings, start: float) -> dict[str, float]:
+    def _cost_of(self, result: AuditResult, start: float) -> dict[str, float]:
         seconds = time.perf_counter() - start
         epoch = start - self._epoch_start if self._epoch_start is not None else 0.0
         return {
             "seconds": seconds,
-            "forwards": float(findings.n_forwards),
+            "forwards": float(result.n_forwards),
             "share_of_epoch": seconds / (epoch + seconds) if epoch + seconds > 0 else 1.0,
         }
 
@@ -401,4 +400,4 @@ class BivShapCallback(EitherCallback):
         if trainer.fast_dev_run:
             return None
         name = "{stage}_epoch{epoch:04d}_step{step:07d}.json".format_map(self._run)
-        return Path(trainer.strategy.broadcast(trainer.log_dir or trainer.default_root_dir)) / "bivshap" / name
+        return Path(trainer.strategy.broadcast(trainer.log_dir or trainer.default_root_dir)) / self.name / name

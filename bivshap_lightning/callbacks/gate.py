@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import torch
 
-from bivshap_lightning.audit.audit import Findings
-from bivshap_lightning.audit.record import AUDIT_VERSION, KIND, load_arrays
+from bivshap_lightning.audit.audit import AuditResult
+from bivshap_lightning.audit.record import AuditRecord, as_record
 from bivshap_lightning.callbacks.bivshap import BivShapCallback
 from bivshap_lightning.callbacks.lightning import (
     EitherCallback,
@@ -17,9 +17,7 @@ from bivshap_lightning.callbacks.lightning import (
     gather_objects,
     rank_zero_warn,
 )
-from bivshap_lightning.callbacks.output import arrays_of
-from bivshap_lightning.gate import GateError, Rule, Verdict, judge
-from bivshap_lightning.gate.evidence import load_record
+from bivshap_lightning.gate import GateError, RecordError, Rule, Verdict, judge
 from bivshap_lightning.gate.rules import as_rules
 
 TAG = "bivshap/gate/passed"
@@ -29,8 +27,8 @@ class RedundancyGate(EitherCallback):
     """Judges each audit of :class:`BivShapCallback` by the same rules as `bivshap gate`, and logs the verdict.
 
     Logged as ``bivshap/gate/passed``, 1 or 0, so that `ModelCheckpoint` and `EarlyStopping` can monitor it. In epochs
-    without an audit the last verdict is logged again. An audit that failed, or whose numbers the rules do not find,
-    does not pass.
+    without an audit the last verdict is logged again. An audit that failed, or that lacks a number of the rules, does
+    not pass.
 
     Args:
         rules: the path of a rules file, or rules.
@@ -53,24 +51,19 @@ class RedundancyGate(EitherCallback):
         rules: str | os.PathLike[str] | Sequence[Rule],
         *,
         on_fail: Literal["log", "stop", "raise"] = "log",
-        against: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+        against: AuditRecord | str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
         if on_fail not in ("log", "stop", "raise"):
             raise ValueError(f"`on_fail` must be 'log', 'stop' or 'raise', got {on_fail!r}.")
         self.rules, self.on_fail = as_rules(rules), on_fail
-        # Read now: other processes may run elsewhere, and a missing file should not wait for the first audit.
-        self._needs_arrays = any(rule.is_drift for rule in self.rules)
-        self.against = against if against is None or isinstance(against, Mapping) else self._load(against)
+        # Read now: other processes may have another file system, and a missing file is found before training.
+        self.against = None if against is None else as_record(against)
         changes = [rule.name for rule in self.rules if rule.needs_previous]
         if changes and self.against is None:
             raise ValueError(f"`against` must be a previous record for rules about changes, got None for {changes}.")
         self.verdict: Verdict | None = None
-        self._judged: Findings | None = None
-
-    def _load(self, against: str | os.PathLike[str]) -> Mapping[str, Any]:
-        record = load_record(against)
-        return {**record, "arrays": load_arrays(against)} if self._needs_arrays else record
+        self._judged: AuditResult | None = None
 
     @property
     def reason(self) -> str:
@@ -82,12 +75,12 @@ class RedundancyGate(EitherCallback):
         return {"verdict": None if self.verdict is None else self.verdict.to_json()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take up the last verdict again."""
+        """Restore the last verdict."""
         text = state_dict["verdict"]
         self.verdict = None if text is None else Verdict.from_json(text)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Refuse a Trainer in which there is nothing to judge, or only after the gate."""
+        """Refuse a Trainer without BivShapCallback, or with it after the gate."""
         audits = [k for k, callback in enumerate(trainer.callbacks) if isinstance(callback, BivShapCallback)]
         if len(audits) != 1:
             raise MisconfigurationException(
@@ -112,7 +105,7 @@ class RedundancyGate(EitherCallback):
     def _end_of_epoch(self, trainer: Any, pl_module: Any) -> None:
         audit = next(c for c in trainer.callbacks if isinstance(c, BivShapCallback))
         verdict = self._new_verdict(trainer, audit)
-        # Findings are equal on all processes; rank zero's verdict is everybody's all the same.
+        # Results are equal on all processes; all take the verdict of rank zero.
         verdict = gather_objects(trainer, verdict)[0]
         if verdict is not None:
             self.verdict = verdict
@@ -125,18 +118,15 @@ class RedundancyGate(EitherCallback):
     def _new_verdict(self, trainer: Any, audit: BivShapCallback) -> Verdict | None:
         """The verdict over an audit of this epoch; None if none was due."""
         if audit.failed:
-            return Verdict(error=f"the audit of epoch {trainer.current_epoch} failed, so there is no evidence")
-        if audit.findings is None:
-            return None if self.verdict else Verdict(error="there has been no audit yet, so there is no evidence")
-        if audit.findings is self._judged:
+            return Verdict(error=f"the audit of epoch {trainer.current_epoch} failed, so there is no record")
+        if audit.result is None:
+            return None if self.verdict else Verdict(error="there has been no audit yet, so there is no record")
+        if audit.result is self._judged:
             return None
-        self._judged = audit.findings
-        record = {"kind": KIND, "version": AUDIT_VERSION, **audit.record()}
-        if self._needs_arrays:
-            record["arrays"] = arrays_of(audit.findings.samples)
+        self._judged = audit.result
         try:
-            return judge(record, self.rules, self.against)
-        except GateError as error:
+            return judge(audit.record(), self.rules, self.against)
+        except (GateError, RecordError) as error:
             return Verdict(error=str(error))
 
     def _settle(self, trainer: Any, verdict: Verdict) -> None:

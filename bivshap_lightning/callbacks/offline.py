@@ -1,8 +1,8 @@
-"""`bivshap audit`: the audit of a trained model as a job of its own, which can be killed and started again.
+"""`bivshap audit`: the audit of a trained model as a separate job, which can be stopped and resumed.
 
 Finished chunks of samples are kept beside the record until it is written (:mod:`~bivshap_lightning.audit.chunk_store`).
-All work is a validation or test epoch of a Lightning Trainer with the same callback as in training, so everything a
-Trainer can do (several processes, precision, accelerators) is done by it.
+The audit runs in a validation or test epoch of a Lightning Trainer with the same callback as in training, so the
+Trainer provides several processes, precision and accelerators.
 """
 
 from __future__ import annotations
@@ -10,49 +10,46 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 import sysconfig
+import threading
 import time
 import traceback
 import warnings
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqdm.auto import tqdm
-
 import bivshap_lightning
-from bivshap_lightning.audit.audit import Audit, Part
-from bivshap_lightning.audit.batches import Forward
-from bivshap_lightning.audit.chunk_store import Journal
-from bivshap_lightning.audit.record import software_versions
-from bivshap_lightning.audit.selection import Chunk, Probe
-from bivshap_lightning.callbacks.bivshap import ELSEWHERE, BivShapCallback
+from bivshap_lightning.audit.audit import AuditSettings
+from bivshap_lightning.audit.chunk_store import ChunkStore, StorageError
+from bivshap_lightning.audit.lock import FolderInUseError, locked_folder
+from bivshap_lightning.audit.record import AuditRecord, RecordError, software_versions
+from bivshap_lightning.callbacks.bivshap import BivShapCallback
 from bivshap_lightning.callbacks.checkpoint import AuditError, Checkpoint
-from bivshap_lightning.callbacks.lightning import (
-    MisconfigurationException,
-    gather_objects,
-    is_sharded,
-    rank_zero_only,
-)
+from bivshap_lightning.callbacks.lightning import MisconfigurationException, rank_zero_only
 from bivshap_lightning.callbacks.offline_arguments import Arguments, Ingredients
-from bivshap_lightning.gate import GateError, load_rules
-from bivshap_lightning.gate.evidence import load_record
+from bivshap_lightning.callbacks.resumable import ResumableRunner
+from bivshap_lightning.callbacks.runner import ELSEWHERE, AuditRunner, ModelError
+from bivshap_lightning.gate import GateError, judge, load_rules
+from bivshap_lightning.graph.storage import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DONE, REFUSED, FAILED, INTERRUPTED = 0, 2, 3, 130
+DONE, REFUSED, FAILED, INTERRUPTED, TERMINATED = 0, 2, 3, 130, 143
 RECORD, ARRAYS, REPORT, TENSORBOARD, UNFINISHED = "audit.json", "audit.npz", "report.html", "tensorboard", "unfinished"
+LIBRARIES = ("stdlib", "purelib", "platlib")
 # How long a process waits for its parent to end first, see `_leave`.
 PATIENCE = 10.0
 
 
 class OfflineAudit(BivShapCallback):
-    """The callback, with finished chunks kept on disk, a progress bar, and a record of a fixed name.
+    """The callback of `bivshap audit`: resumable, with a record of a fixed name.
 
     Args:
         arguments: of :class:`BivShapCallback`.
@@ -71,14 +68,20 @@ class OfflineAudit(BivShapCallback):
         about: Mapping[str, Any],
         chunk_size: int,
     ) -> None:
-        super().__init__(**arguments, on_error="raise")
         self._folder, self._identity, self._known, self._size = folder, dict(identity), dict(about), chunk_size
-        self._finished: set[str] = set()
-        self._bar: Any = None
-        self.journal: Journal | None = None
+        super().__init__(**arguments, on_error="raise")
 
-    def _chunk_size(self, trainer: Any) -> int:
-        return self._size
+    def _make_runner(self, settings: AuditSettings, **arguments: Any) -> AuditRunner:
+        return ResumableRunner(settings, store=self._make_store, chunk_size=self._size, arguments=arguments)
+
+    def _make_store(self, device: str) -> ChunkStore:
+        decisive = {**self._identity, "device": device, "versions": software_versions()}
+        return ChunkStore(self._folder / UNFINISHED, decisive)
+
+    def remove_chunks(self) -> None:
+        """Delete the finished chunks once the record is written."""
+        if isinstance(self.runner, ResumableRunner) and self.runner.store is not None:
+            self.runner.store.remove()
 
     def _record_path(self, trainer: Any) -> Path | None:
         return self._folder / RECORD
@@ -86,34 +89,25 @@ class OfflineAudit(BivShapCallback):
     def _about(self, trainer: Any, stage: str) -> dict[str, Any]:
         return super()._about(trainer, stage) | self._known
 
-    def _explain(self, trainer: Any, pl_module: Any, audit: Audit, probe: Probe, start: float) -> list[Part]:
-        decisive = {**self._identity, "device": pl_module.device.type, "versions": software_versions()}
-        self.journal = Journal(self._folder / UNFINISHED, decisive)
-        self._finished = self.journal.finished()
-        if is_sharded(trainer):  # all processes must make the same forward passes
-            self._finished = set.intersection(*gather_objects(trainer, self._finished))
-        hidden = None if trainer.is_global_zero else True  # None: where there is no terminal
-        with tqdm(total=probe.n_mine, desc="explaining", unit="sample", disable=hidden, file=sys.stderr) as self._bar:
-            return super()._explain(trainer, pl_module, audit, probe, start)
-
-    def _explain_chunk(self, audit: Audit, forward: Forward, chunk: Chunk, deadline: float) -> Part:
-        journal = self.journal
-        if journal is None:  # pragma: no cover - made before the first chunk
-            raise RuntimeError("no journal")
-        part = journal.load(chunk, self._finished)
-        if part is None:
-            part = super()._explain_chunk(audit, forward, chunk, deadline)
-            journal.save(chunk, part)
-        self._bar.update(len(chunk.places))
-        return part
+    def _settle(self, trainer: Any, error: BaseException | None) -> None:
+        """Raise what the user has to change as an :class:`AuditError`, an error of the user's code as it is."""
+        if isinstance(error, ModelError):
+            raise error.cause
+        if isinstance(error, OSError):
+            told = f"{error.strerror or error}"
+            raise AuditError(f"`--output` must be a folder to write to, got {self._folder} ({told}).") from error
+        if isinstance(error, (ValueError, TypeError, StorageError)):
+            raise AuditError(_one_line(error)) from error
+        super()._settle(trainer, error)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How an audit ended.
+class Completion:
+    """How the command ended.
 
     Attributes:
-        code: exit code: 0 done, 2 for what the user has to change, 3 for an error in the user's code or in ours.
+        code: exit code: 0 done, 2 for what the user has to change, 3 for an error in the user's code or in ours, 130
+            and 143 after SIGINT and SIGTERM.
         text: what to print; empty on all processes but the first.
         error: what went wrong, in one line; empty if nothing did.
         details: the traceback of an error that is nobody's argument.
@@ -125,7 +119,7 @@ class Outcome:
     details: str = ""
 
 
-def run(options: Namespace, words: Sequence[str]) -> Outcome:
+def run(options: Namespace, words: Sequence[str]) -> Completion:
     """Run the command.
 
     Args:
@@ -133,14 +127,35 @@ def run(options: Namespace, words: Sequence[str]) -> Outcome:
             trust_checkpoint, json, options.
         words: the rest of the command line, for model, data, Trainer and callback.
     """
+    with _interrupted_by_sigterm() as received:
+        try:
+            # With --json a program reads standard output, so what libraries print goes to standard error.
+            with redirect_stdout(sys.stderr), _quiet():
+                return Completion(DONE, text=_run(options, words))
+        except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
+            code = TERMINATED if received else INTERRUPTED
+            return Completion(code, error="interrupted; the same command goes on where this one stopped.")
+        except Exception as error:
+            return _explained(error)
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[list[int]]:
+    """Let SIGTERM end an audit as SIGINT does. Yields the list of signals received."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # only that one can handle signals
+        yield received
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
     try:
-        # What others print is no output of this command: with --json, a program reads that.
-        with redirect_stdout(sys.stderr), _quiet():
-            return Outcome(DONE, text=_run(options, words))
-    except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
-        return Outcome(INTERRUPTED, error="interrupted; the same command goes on where this one stopped.")
-    except Exception as error:
-        return _explained(error)
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def is_first_process() -> bool:
@@ -169,25 +184,32 @@ def _run(options: Namespace, words: Sequence[str]) -> str:
     made = arguments.make(words)
     _check_dataloader(made, options.stage)
     folder = _writable(options.output)
-    audit = OfflineAudit(
-        made.audit,
-        folder=folder,
-        identity={**made.identity, "chunk_size": options.chunk_size},
-        about=_about(checkpoint, made),
-        chunk_size=options.chunk_size,
-    )
+    with locked_folder(folder) if is_first_process() else nullcontext():
+        return _audit(options, checkpoint, made, folder)
+
+
+def _audit(options: Namespace, checkpoint: Checkpoint, made: Ingredients, folder: Path) -> str:
+    try:
+        audit = OfflineAudit(
+            made.audit,
+            folder=folder,
+            identity={**made.identity, "chunk_size": options.chunk_size},
+            about=_about(checkpoint, made),
+            chunk_size=options.chunk_size,
+        )
+    except (ValueError, TypeError) as error:
+        raise AuditError(f"`--audit` must have arguments that the callback takes: {_one_line(error)}") from error
     trainer = _trainer(made, audit, folder)
     if trainer.is_global_zero:
         for name in (RECORD, ARRAYS, REPORT):  # those of an earlier run could pass for this one's
             (folder / name).unlink(missing_ok=True)
     epoch = trainer.validate if options.stage == "validate" else trainer.test
     epoch(made.model, datamodule=made.data, verbose=False)
-    if audit.findings is None:  # Lightning runs no epoch, and so no audit, without batches
+    if audit.result is None:  # Lightning runs no epoch, and so no audit, without batches
         raise AuditError(f"`--data` must yield samples for --stage {options.stage}, got none.")
     if not trainer.is_global_zero:
         return ""
-    if audit.journal is not None:
-        audit.journal.remove()
+    audit.remove_chunks()
     _write_report(folder, options)
     return _result(audit, folder) if options.json else _last_line(audit, folder)
 
@@ -195,7 +217,7 @@ def _run(options: Namespace, words: Sequence[str]) -> str:
 def _check_rules(options: Namespace) -> None:
     """Refuse rules that the report could not apply: now, not after hours of work."""
     if options.against is not None:
-        load_record(options.against)
+        AuditRecord.load(options.against)
     if options.rules is not None:
         changes = [rule.name for rule in load_rules(options.rules) if rule.needs_previous]
         if changes and options.against is None:
@@ -252,8 +274,11 @@ def _trainer(made: Ingredients, audit: OfflineAudit, folder: Path) -> Any:
 def _write_report(folder: Path, options: Namespace) -> None:
     from bivshap_lightning.views.html import render_page
 
-    page = render_page(folder / RECORD, options.rules, options.against)
-    (folder / REPORT).write_text(page, encoding="utf-8")
+    record = AuditRecord.load(folder / RECORD)
+    previous = None if options.against is None else AuditRecord.load(options.against)
+    verdict = None if options.rules is None else judge(record, options.rules, previous)
+    page = render_page(record, verdict=verdict, previous=previous)
+    replace_file(folder / REPORT, page.encode())
 
 
 def _paths(folder: Path) -> dict[str, str]:
@@ -268,8 +293,8 @@ def _last_line(audit: OfflineAudit, folder: Path) -> str:
 
 def _result(audit: OfflineAudit, folder: Path) -> str:
     record = audit.record()
-    metrics = {name: number["value"] for name, number in record["metrics"].items()}
-    result = {**_paths(folder), "n_samples": len(record["samples"]), "metrics": metrics, "cost": record["cost"]}
+    metrics = {name: number.value for name, number in record.metrics.items()}
+    result = {**_paths(folder), "n_samples": len(record.samples), "metrics": metrics, "cost": asdict(record.cost)}
     return json.dumps(result, allow_nan=False)
 
 
@@ -293,26 +318,22 @@ def _quiet() -> Iterator[None]:
                 logger.setLevel(level)
 
 
-def _explained(error: Exception) -> Outcome:
+def _explained(error: Exception) -> Completion:
     """What went wrong: one line for what the user has to change, with a traceback for all else."""
-    ours = str(Path(bivshap_lightning.__file__).parent)
-    frames = traceback.extract_tb(error.__traceback__)
-    refused = isinstance(error, (AuditError, GateError, MisconfigurationException)) or (
-        # A check of ours that an argument did not pass.
-        isinstance(error, (ValueError, TypeError)) and bool(frames) and frames[-1].filename.startswith(ours)
-    )
-    if refused:
-        return Outcome(REFUSED, error=_one_line(error))
+    if isinstance(error, (AuditError, GateError, RecordError, FolderInUseError, MisconfigurationException)):
+        return Completion(REFUSED, error=_one_line(error))
     if str(error) == ELSEWHERE:
-        return Outcome(FAILED, error=ELSEWHERE)
-    libraries = (ours, *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
+        return Completion(FAILED, error=ELSEWHERE)
+    # Where the user's own code is, if any: that is where they look first.
+    libraries = (str(Path(bivshap_lightning.__file__).parent), *(sysconfig.get_paths()[name] for name in LIBRARIES))
+    frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith((*libraries, "<"))]
     place = (own or frames)[-1]
     where = f"{place.filename}, line {place.lineno}, in {place.name}"
     if isinstance(error, SyntaxError):
         where = f"{error.filename}, line {error.lineno}"
     line = f"the audit failed at {where}: {type(error).__name__}: {_one_line(error)}"
-    return Outcome(FAILED, error=line, details="".join(traceback.format_exception(error)))
+    return Completion(FAILED, error=line, details="".join(traceback.format_exception(error)))
 
 
 def _one_line(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 import yaml
 
 from bivshap_lightning.callbacks.bivshap import BivShapCallback
@@ -29,7 +30,7 @@ INSTALL = "pip install 'jsonargparse[signatures]>=4.32'"
 NOT_FROM_CONFIG = ("callbacks", "logger", "default_root_dir", "fast_dev_run", "enable_checkpointing", "profiler")
 # Of the callback: what an audit of one trained model has no use for. A time budget would make numbers depend on the
 # moment, so that a resumed audit could not equal one in a single go.
-NOT_FOR_AUDIT = {"every_n_epochs", "time_budget", "on_error", "write_record"}
+NOT_FOR_AUDIT = {"every_n_epochs", "max_share", "time_budget", "on_error", "write_record", "name"}
 BASES = {"model": "LightningModule", "data": "LightningDataModule"}
 
 
@@ -156,8 +157,9 @@ class Arguments:
             "checkpoint": self._checkpoint.sha256,
             "model": f"{kind.__module__}.{kind.__qualname__}",
             "code": hashlib.sha256(Path(inspect.getfile(kind)).read_bytes()).hexdigest(),
-            "arguments": {name: given.get(name) for name in ("model", "audit")},
+            "arguments": {name: given.get(name) for name in ("model", "audit", "seed_everything")},
             "precision": (given.get("trainer") or {}).get("precision"),
+            "float32_matmul_precision": torch.get_float32_matmul_precision(),
         }
 
 

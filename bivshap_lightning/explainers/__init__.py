@@ -7,12 +7,21 @@ that an edge i → j carries the importance of j given i.
 Importing a module here registers its explainers, see :mod:`~bivshap_lightning.explainers.registry`.
 """
 
-from bivshap_lightning.explainers import exact, kernel, paper, proxy, sampling, trees  # noqa: F401  (registers them)
+from bivshap_lightning.explainers import (  # noqa: F401  (each registers its explainers)
+    exact,
+    extension,
+    kernel,
+    paper,
+    proxy,
+    sampling,
+    trees,
+)
 from bivshap_lightning.explainers.auto import Auto
 from bivshap_lightning.explainers.bivariate import BivariateShapley
 from bivshap_lightning.explainers.estimator import Estimator, default_coalitions, default_evaluations
 from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.registry import Explainer, explainer_names, find_explainer, register
+from bivshap_lightning.explainers.rivals import second_order  # noqa: F401
 
 __all__ = [
     "Auto",

@@ -170,11 +170,13 @@ class Explanation:
             names = self.names[index]
         arrays = (self.bivariate[index, :n, :n].T, self.shapley[index, :n], self.standard_error[index, :n, :n].T)
         weights, shapley, error = (a.detach().cpu().numpy() for a in arrays)
+        phi_error = None if self.is_exact else self.shapley_standard_error
         return ExplanationGraph(
             weights,
             names=names,
             shapley=shapley,
             standard_error=None if self.is_exact else error,
+            shapley_standard_error=None if phi_error is None else phi_error[index, :n].detach().cpu().numpy(),
             provenance=self._provenance(index),
         )
 

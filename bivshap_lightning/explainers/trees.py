@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -93,14 +94,26 @@ class Trees:
         return explain_without_null_players(_LeafSums(), game, n_evaluations=n_evaluations, seed=seed)
 
 
-def explain_trees(game: ReducedGame) -> Estimate:
+class LeafSum(Protocol):
+    """What adds up the leaves that the walks reach, such as :class:`ConjunctionSum`."""
+
+    def add(self, samples: Tensor, values: Tensor, literals: Tensor) -> None:
+        """Add conjunctions."""
+
+    def estimate(self) -> Estimate:
+        """The values of all that has been added."""
+
+
+def explain_trees(game: ReducedGame, sums: LeafSum | None = None) -> Estimate:
     """Bivariate Shapley values of a game whose model is a tree ensemble and whose utility is linear in its scores.
 
     Raises:
         TreesRefused: the game is not of that kind.
     """
     ensemble, weights = game.game.trees()
-    return _Walk(game, ensemble, weights).estimate()
+    if sums is None:
+        sums = ConjunctionSum(game.n_samples, game.n_players, game.device)
+    return _Walk(game, ensemble, weights).estimate(sums)
 
 
 class _Walk:
@@ -114,9 +127,8 @@ class _Walk:
         self.stand_ins = ensemble.as_compared(stand_ins).flatten(0, 1)
         self.players = _players_of_features(game)
 
-    def estimate(self) -> Estimate:
+    def estimate(self, sums: LeafSum) -> Estimate:
         """Walk, and sum up the leaves."""
-        sums = ConjunctionSum(self.game.n_samples, self.game.n_players, self.game.device)
         for start in self._starts():
             unfinished = [start]
             while unfinished:
@@ -166,7 +178,7 @@ class _Walk:
             literals,
         )
 
-    def _finish(self, walkers: _Walkers, sums: ConjunctionSum) -> None:
+    def _finish(self, walkers: _Walkers, sums: LeafSum) -> None:
         values = self.ensemble.leaf_values(walkers.nodes, self.weights[walkers.samples]) / self.n_rows
         sums.add(walkers.samples, values, walkers.literals)
 

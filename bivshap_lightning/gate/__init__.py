@@ -1,4 +1,4 @@
-"""The release gate: rules over an audit record, judged without torch and without the model.
+"""The release gate: rules that an audit record must meet, judged without torch and without the model.
 
     from bivshap_lightning.gate import judge, load_rules
 
@@ -8,21 +8,23 @@
 `bivshap gate` does the same on the command line, `RedundancyGate` in the training loop.
 """
 
-from bivshap_lightning.gate.evidence import Evidence
+from bivshap_lightning.audit.errors import RecordError
 from bivshap_lightning.gate.judging import assert_gate, judge
-from bivshap_lightning.gate.measures import Interval
+from bivshap_lightning.gate.measuring import measure
 from bivshap_lightning.gate.rules import GateError, Rule, load_rules
-from bivshap_lightning.gate.verdict import Check, Outcome, Verdict
+from bivshap_lightning.gate.verdict import Check, RuleResult, Verdict
+from bivshap_lightning.metrics.intervals import Interval
 
 __all__ = [
     "Check",
-    "Evidence",
     "GateError",
     "Interval",
-    "Outcome",
+    "RecordError",
     "Rule",
+    "RuleResult",
     "Verdict",
     "assert_gate",
     "judge",
     "load_rules",
+    "measure",
 ]

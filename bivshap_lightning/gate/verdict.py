@@ -1,30 +1,30 @@
-"""The verdict: what was decided and why, as an object and as text, JSON, Markdown and JUnit.
+"""The verdict of the gate as an object and as text, JSON, Markdown and JUnit XML.
 
-Names in a record come from data. Every form cleans them of control characters and escapes them by its own rules.
+Names in a record come from data. Every form removes control characters from them and escapes them by its own rules.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import unicodedata
 import xml.etree.ElementTree as ET
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from bivshap_lightning.gate.rules import GateError, Rule
+from bivshap_lightning.gate.thresholds import THRESHOLDS
+from bivshap_lightning.text import printable
 
 KIND = "bivshap_lightning.Verdict"
 VERDICT_VERSION = 1
-LONGEST = 400
-# ASCII signs that may mean something in Markdown; not those within words and numbers, which never do.
+# ASCII signs with a meaning in Markdown, except where they stand within words and numbers.
 SIGN = re.compile(r"(?<![^\W_])_|_(?![^\W_])|(?<!\d)\.|\.(?!\d)|[^\w ,=/()%.\x80-\U0010ffff-]")
 MARKS = {"pass": "✅ pass", "fail": "❌ fail", "warn": "⚠️ warn"}
 
 
 @dataclass(frozen=True)
 class Check:
-    """One threshold held against one number.
+    """One threshold compared with one number.
 
     Attributes:
         threshold_name: "min", "max_absolute_change" and so on.
@@ -32,7 +32,7 @@ class Check:
         value: the number, or the change; None if it does not exist (a relative change from 0).
         bound: its confidence bound on the unfavourable side; None if unknown.
         previous: for changes, the number in the previous record.
-        class_name: whose number it is.
+        class_name: the class it is a number of, or "all".
         point_met: whether the number itself meets the threshold.
         met: whether what the rule compares meets it.
     """
@@ -48,8 +48,8 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of one rule.
+class RuleResult:
+    """The result of one rule.
 
     Attributes:
         rule: the rule.
@@ -70,26 +70,26 @@ class Outcome:
         """Value, bound and threshold in one sentence."""
         c = self.check
         what = self.rule.metric + ("" if c.class_name == "all" else f" of class {c.class_name}")
-        if c.threshold_name not in ("min", "max"):
-            kind = c.threshold_name.split("_")[1]
-            what = f"{kind} change of {what} (previous {number(c.previous)})"
+        kind = THRESHOLDS[c.threshold_name]
+        if kind.needs_previous:
+            what = f"{kind.words}{what} (previous {number(c.previous)})"
         bound = f"{self.rule.confidence:.0%} bound {number(c.bound)}"
         compared = bound if self.rule.compare == "bound" else "compared by its value"
         text = f"{what} is {number(c.value)} ({compared}), {c.threshold_name} {number(c.threshold)}"
         if not self.inconclusive:
             return text
         # Bounds of class graphs and of drift come from the noise of the estimate, not from the choice of samples.
-        of_samples = "/" in self.rule.metric and not self.rule.is_drift
-        more = "more samples" if of_samples else 'a larger evaluation budget, or compare = "point",'
+        of_graphs = self.rule.is_about_class_graphs
+        more = 'a larger evaluation budget, or compare = "point",' if of_graphs else "more samples"
         return f"{text}: inconclusive, the value meets it but its bound does not ({more} may decide)"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcomes of all rules, or the reason why nothing could be judged.
+    """The results of all rules, or the reason why they could not be judged.
 
     Attributes:
-        outcomes: in order of the rules.
+        results: in order of the rules.
         record: what was judged.
         against: what it was compared with, if anything.
         n_samples: explained samples in the record.
@@ -103,7 +103,7 @@ class Verdict:
         True
     """
 
-    outcomes: tuple[Outcome, ...] = ()
+    results: tuple[RuleResult, ...] = ()
     record: str = ""
     against: str | None = None
     n_samples: int = 0
@@ -112,15 +112,15 @@ class Verdict:
     @property
     def passed(self) -> bool:
         """Whether something was judged and no rule of severity "fail" is broken."""
-        return self.error is None and bool(self.outcomes) and self._count("fail") == 0
+        return self.error is None and bool(self.results) and self._count("fail") == 0
 
     @property
     def reason(self) -> str:
         """One line per broken rule, or the error; empty if there is none."""
-        return self.error or "\n".join(o.reason for o in self.outcomes if o.status != "pass")
+        return self.error or "\n".join(o.reason for o in self.results if o.status != "pass")
 
     def _count(self, status: str) -> int:
-        return sum(o.status == status for o in self.outcomes)
+        return sum(o.status == status for o in self.results)
 
     @property
     def headline(self) -> str:
@@ -146,15 +146,15 @@ class Verdict:
             if (fields.pop("kind"), fields.pop("version")) != (KIND, VERDICT_VERSION):
                 raise ValueError("another kind or version")
             passed = fields.pop("passed")
-            outcomes = tuple(
-                Outcome(
+            results = tuple(
+                RuleResult(
                     **o | {"rule": Rule(**o["rule"]), "check": Check(**o["check"]), "evidence": tuple(o["evidence"])}
                 )
-                for o in fields.pop("outcomes")
+                for o in fields.pop("results")
             )
-            verdict = cls(outcomes=outcomes, **fields)
+            verdict = cls(results=results, **fields)
             if verdict.passed is not passed:
-                raise ValueError("`passed` contradicts the outcomes")
+                raise ValueError("`passed` contradicts the results")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise GateError(f"`text` must be a verdict of version {VERDICT_VERSION}, got another ({error}).") from error
         return verdict
@@ -166,23 +166,23 @@ class Verdict:
             >>> print(Verdict(error="no record").to_text())
             gate NOT JUDGED: no record
         """
-        lines = [clean(self.headline)]
+        lines = [printable(self.headline)]
         rows = [("", "value", "bound", "threshold", "rule")]
-        for o in self.outcomes:
+        for o in self.results:
             c = o.check
             limit = f"{c.threshold_name} {number(c.threshold)}"
             whose = o.rule.metric if c.class_name == "all" else f"{o.rule.metric} [{c.class_name}]"
-            rows.append((o.status, number(c.value), number(c.bound), limit, clean(whose)))
-        if self.outcomes:
+            rows.append((o.status, number(c.value), number(c.bound), limit, printable(whose)))
+        if self.results:
             widths = [max(len(row[k]) for row in rows) for k in range(4)]
             lines += ["  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[4]]) for row in rows]
-        for o in self.outcomes:
+        for o in self.results:
             if o.status != "pass":
-                lines += ["", clean(f"{o.status}: {o.reason}"), *(f"  {clean(e)}" for e in o.evidence)]
+                lines += ["", printable(f"{o.status}: {o.reason}"), *(f"  {printable(e)}" for e in o.evidence)]
         return "\n".join(line.rstrip() for line in lines)
 
     def to_markdown(self) -> str:
-        """A comment for a pull request; what comes from data is inert in it.
+        """A comment for a pull request, in which names from data have no effect.
 
         Example:
             >>> print(Verdict(error="<b>no</b> record").to_markdown())
@@ -198,40 +198,44 @@ class Verdict:
         if self.against is not None:
             lines[-1:] = ["", f"compared with {markdown(self.against)}", ""]
         lines += ["| | rule | value | bound | threshold |", "| --- | --- | ---: | ---: | --- |"]
-        for o in self.outcomes:
+        for o in self.results:
             c = o.check
             name = o.rule.metric if c.class_name == "all" else f"{o.rule.metric} of class {c.class_name}"
             limit = f"{c.threshold_name} {number(c.threshold)}".replace("_", " ")
             lines.append(f"| {MARKS[o.status]} | {markdown(name)} | {number(c.value)} | {number(c.bound)} | {limit} |")
-        for o in self.outcomes:
+        for o in self.results:
             if o.status != "pass":
                 lines += ["", f"{MARKS[o.status]}: {markdown(o.reason)}", ""]
                 lines += [f"- {markdown(e)}" for e in o.evidence]
         return "\n".join(lines) + "\n"
 
     def to_junit(self) -> str:
-        """A JUnit XML report with one test case per rule; broken rules of severity "warn" pass and speak.
+        """A JUnit XML report with one test case per rule; broken rules of severity "warn" pass, with a message.
 
         Example:
             >>> "<error" in Verdict(error="no record").to_junit()
             True
         """
         n_errors = int(self.error is not None)
-        counts = {"tests": len(self.outcomes) + n_errors, "failures": self._count("fail"), "errors": n_errors}
+        counts = {"tests": len(self.results) + n_errors, "failures": self._count("fail"), "errors": n_errors}
         attributes = {"name": "bivshap gate", **{k: str(v) for k, v in counts.items()}, "skipped": "0"}
         suites = ET.Element("testsuites")
         suite = ET.SubElement(suites, "testsuite", attributes)
-        for o in self.outcomes:
-            case = ET.SubElement(suite, "testcase", {"classname": "bivshap.gate", "name": clean(o.rule.name)})
-            text = "\n".join(clean(line) for line in (o.reason, *o.evidence))
+        for o in self.results:
+            case = ET.SubElement(suite, "testcase", {"classname": "bivshap.gate", "name": printable(o.rule.name)})
+            text = "\n".join(printable(line) for line in (o.reason, *o.evidence))
             if o.status == "fail":
-                failure = ET.SubElement(case, "failure", {"message": clean(o.reason), "type": o.check.threshold_name})
+                failure = ET.SubElement(
+                    case, "failure", {"message": printable(o.reason), "type": o.check.threshold_name}
+                )
                 failure.text = text
             else:
                 ET.SubElement(case, "system-out").text = f"{o.status}: {text}"
         if self.error is not None:
-            case = ET.SubElement(suite, "testcase", {"classname": "bivshap.gate", "name": "evidence"})
-            ET.SubElement(case, "error", {"message": clean(self.error), "type": "evidence"}).text = clean(self.error)
+            case = ET.SubElement(suite, "testcase", {"classname": "bivshap.gate", "name": "record"})
+            ET.SubElement(case, "error", {"message": printable(self.error), "type": "record"}).text = printable(
+                self.error
+            )
         return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
 
 
@@ -245,22 +249,11 @@ def number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.4g}"
 
 
-def clean(text: str) -> str:
-    r"""One line of text without control, formatting and unassigned characters, cut where it gets too long.
-
-    Example:
-        >>> clean("cat\x1b[31m\n\ud800")
-        'cat?[31m??'
-    """
-    kept = "".join("?" if unicodedata.category(c)[0] == "C" or c in "\u2028\u2029" else c for c in text)
-    return kept if len(kept) <= LONGEST else kept[: LONGEST - 1] + "…"
-
-
 def markdown(text: str) -> str:
-    """Text as inline code in which nothing has a meaning: signs that could have one are character references.
+    """Text as inline code; signs with a meaning in Markdown or HTML become character references.
 
     Example:
         >>> markdown("a|b @user")
         '<code>a&#124;b &#64;user</code>'
     """
-    return f"<code>{SIGN.sub(lambda sign: f'&#{ord(sign[0])};', clean(text))}</code>"
+    return f"<code>{SIGN.sub(lambda sign: f'&#{ord(sign[0])};', printable(text))}</code>"

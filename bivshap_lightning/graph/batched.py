@@ -1,6 +1,7 @@
-"""Many graphs at once: what takes a moment for one small graph takes hardly longer for a hundred of them.
+"""Rankings and strongly connected components of many graphs at once.
 
-A metric asks the same of every sample's graph, so graphs of one size go through NumPy and SciPy as one stack here.
+Metrics ask the same of the graph of every sample. Graphs of one size are stacked and go through NumPy and SciPy
+together, which takes hardly longer for a hundred small graphs than for one (benchmarks/bench_metrics.py).
 """
 
 from __future__ import annotations
@@ -13,32 +14,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bivshap_lightning.graph.checks import BoolArray, FloatArray
-from bivshap_lightning.graph.ranking import authorities, order_of, pagerank, positive_weights, restart_from
+from bivshap_lightning.graph.greedy import greedy_order, signal_share
+from bivshap_lightning.graph.ranking import (
+    descending_order,
+    hits,
+    hits_of_one,
+    pagerank,
+    pagerank_of_one,
+    ranks_from_order,
+    restart_weights,
+    softplus,
+)
 
 if TYPE_CHECKING:
     from bivshap_lightning.graph.explanation_graph import ExplanationGraph
 
-RankingMethod = Literal["pagerank", "hits"]
+RankingMethod = Literal["keep", "remove", "shapley", "pagerank", "hits"]
 IndexArray = NDArray[np.intp]
 
 ELEMENTS_PER_STACK = 2**20
-"""Matrix entries in one stack: more than small graphs need to be fast, and no burden on memory for large ones."""
+"""Matrix entries in one stack: enough for small graphs to be fast, little memory for large ones."""
 
 
-class Ranking(NamedTuple):
-    """What is known of a ranked graph, (F,) each."""
+class RankedPlayers(NamedTuple):
+    """The ranking of one graph, (F,) each."""
 
     scores: FloatArray
     order: IndexArray
     """Players by descending score."""
-    places: IndexArray
-    """The place of each player in that order."""
+    ranks: IndexArray
+    """The rank of each player, 0 for the most important one."""
 
 
 def rank_all(
-    graphs: Sequence[ExplanationGraph], *, personalized: bool = False, method: RankingMethod = "pagerank"
-) -> list[Ranking]:
-    """`ranking` and `order` of each graph. The graphs keep them, so they are not for writing.
+    graphs: Sequence[ExplanationGraph],
+    *,
+    method: RankingMethod = "pagerank",
+    personalized: bool = False,
+    oriented: bool = True,
+) -> list[RankedPlayers]:
+    """Return the ranking of each graph. The graphs cache it: do not write to the arrays.
+
+    Args:
+        graphs: Of any sizes.
+        method: As in :meth:`~bivshap_lightning.ExplanationGraph.ranking`.
+        personalized: Likewise.
+        oriented: Whether graphs of games with u(all) < u(none) are ranked with all signs reversed.
 
     Example:
         >>> from bivshap_lightning.graph import ExplanationGraph
@@ -46,97 +67,149 @@ def rank_all(
         >>> [ranking.order for ranking in rank_all(graphs)]
         [array([1, 0]), array([0])]
     """
-    key = (personalized, method)
+    key = (method, personalized, oriented)
     unranked = [graph for graph in dict.fromkeys(graphs) if key not in graph._rankings]
-    for chosen in stacks((graph.n_players, graph.shapley is None) for graph in unranked):
-        stack = [unranked[place] for place in chosen]
-        shapley = None if stack[0].shapley is None else np.array([graph.shapley for graph in stack])
-        adjacency = positive_weights(np.stack([graph.weights for graph in stack]))
-        scores = _scores(adjacency, shapley, personalized=personalized, method=method)
-        order = order_of(scores, shapley)
-        places = np.empty_like(order)
-        np.put_along_axis(places, order, np.arange(order.shape[1]), axis=1)
-        for graph, *ranking in zip(stack, scores, order, places, strict=True):
-            graph._rankings[key] = Ranking(*ranking)
+    ranked_from = [_ranked_graph(graph, method) for graph in unranked]
+    for chosen in same_size_stacks((graph.n_players, graph.shapley is None) for graph in ranked_from):
+        stack = [ranked_from[place] for place in chosen]
+        signs = np.array([graph.sign if oriented else 1.0 for graph in stack])
+        shapley = None if stack[0].shapley is None else np.array([graph.shapley for graph in stack]) * signs[:, None]
+        if method in ("keep", "remove", "shapley") or personalized:
+            _check_shapley(shapley, method)
+        scores, order = _scores_and_order(stack, signs, shapley, method=method, personalized=personalized)
+        for place, *ranking in zip(chosen, scores, order, ranks_from_order(order), strict=True):
+            unranked[place]._rankings[key] = RankedPlayers(*ranking)
     return [graph._rankings[key] for graph in graphs]
 
 
-def _scores(
-    adjacency: FloatArray, shapley: FloatArray | None, *, personalized: bool, method: RankingMethod
-) -> FloatArray:
-    if method == "hits":
-        if personalized:
-            raise ValueError("`personalized` must be False for HITS, got True. Only method='pagerank' has restarts.")
-        return np.stack([authorities(matrix) for matrix in adjacency])
-    if not personalized:
-        return pagerank(adjacency)
-    if shapley is None:
+def _ranked_graph(graph: ExplanationGraph, method: RankingMethod) -> ExplanationGraph:
+    """Return the graph whose values are ranked: of log-odds for greedy selection, absolute ones of a mean graph."""
+    if method in ("keep", "remove") and graph.log_odds is not None:
+        graph = graph.log_odds
+    return graph if graph.absolute is None else graph.absolute
+
+
+def _check_shapley(shapley: FloatArray | None, method: RankingMethod) -> None:
+    if shapley is None and method == "pagerank":
         raise ValueError("`personalized` must be False without Shapley values, got True. Pass `shapley` to the graph.")
-    return pagerank(adjacency, restart_from(shapley))
+    if shapley is None:
+        raise ValueError(
+            f"`method` must be 'pagerank' or 'hits' without Shapley values, got {method!r}. "
+            "Pass `shapley` to the graph."
+        )
 
 
-class Condensation(NamedTuple):
-    """H with every strongly connected component taken as one, in terms of players: (..., F) each."""
+def _scores_and_order(
+    stack: Sequence[ExplanationGraph],
+    signs: FloatArray,
+    shapley: FloatArray | None,
+    *,
+    method: RankingMethod,
+    personalized: bool,
+) -> tuple[FloatArray, IndexArray]:
+    """Return (N, F) scores and players by descending score."""
+    weights = np.stack([graph.weights for graph in stack]) * signs[:, None, None]
+    if method in ("keep", "remove") and shapley is not None:
+        order = _greedy(stack, np.swapaxes(weights, 1, 2), shapley, method)
+        n_players = order.shape[1]
+        scores = (n_players - ranks_from_order(order)) / (n_players * (n_players + 1) / 2)
+        return scores, order
+    if method == "shapley" and shapley is not None:
+        return shapley, descending_order(shapley)
+    if method == "hits" and personalized:
+        raise ValueError("`personalized` must be False for HITS, got True. Only method='pagerank' has restarts.")
+    adjacency = softplus(weights)
+    if method == "hits":
+        scores = hits_of_one(adjacency[0])[None] if len(stack) == 1 else hits(adjacency)
+    else:
+        restart = restart_weights(shapley) if personalized and shapley is not None else None
+        scores = _pagerank(adjacency, restart)
+    return scores, descending_order(scores, shapley)
+
+
+def _pagerank(adjacency: FloatArray, restart: FloatArray | None) -> FloatArray:
+    if len(adjacency) == 1:
+        return pagerank_of_one(adjacency[0], None if restart is None else restart[0])[None]
+    return pagerank(adjacency) if restart is None else pagerank(adjacency, restart)
+
+
+def _greedy(
+    stack: Sequence[ExplanationGraph], e2: FloatArray, shapley: FloatArray, method: RankingMethod
+) -> IndexArray:
+    signal = np.ones(len(stack))
+    noisy = [place for place, graph in enumerate(stack) if graph.is_estimated]
+    if noisy:
+        errors = np.stack([stack[place].standard_error.T for place in noisy])
+        shapley_errors = np.stack([stack[place].shapley_standard_error for place in noisy])
+        signal[noisy] = signal_share(e2[noisy], shapley[noisy], errors, shapley_errors)
+    return greedy_order(e2, shapley, signal, remove=method == "remove")
+
+
+class Components(NamedTuple):
+    """The strongly connected components of H as seen from the players, (..., F) each."""
 
     component_of: IndexArray
-    """Named after its smallest member."""
+    """The smallest member of the player's component."""
     is_source: BoolArray
-    """In a component that edges only leave."""
+    """In a component with outgoing and without incoming edges."""
     is_sink: BoolArray
-    """In a component that edges only enter."""
+    """In a component with incoming and without outgoing edges."""
 
 
-def condense(adjacency: BoolArray) -> Condensation:
-    """The condensation of each of many graphs.
+def find_components(adjacency: BoolArray) -> Components:
+    """Return the strongly connected components of each graph of a stack, with sources and sinks.
 
     Args:
         adjacency: (..., F, F), diagonal False.
 
     Example:
-        >>> ring, chain = [[0, 0, 1], [0, 0, 0], [1, 0, 0]], [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
-        >>> condensation = condense(np.array([ring, chain], dtype=np.bool_))
-        >>> condensation.component_of
+        >>> cycle, chain = [[0, 0, 1], [0, 0, 0], [1, 0, 0]], [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
+        >>> components = find_components(np.array([cycle, chain], dtype=np.bool_))
+        >>> components.component_of
         array([[0, 1, 0],
                [0, 1, 2]])
-        >>> condensation.is_sink
+        >>> components.is_sink
         array([[False, False, False],
                [False, False,  True]])
     """
-    # Imported where it is used, like networkx: reading a stored graph should not take half a second.
+    # Imported on use, like networkx: reading a stored graph should not take half a second.
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
     n_players, n_nodes = adjacency.shape[-1], adjacency[..., 0].size
-    # One graph of them all side by side: its components are theirs.
+    # One block-diagonal graph of all of them: no component reaches across blocks.
     edges = np.flatnonzero(adjacency)
     if adjacency.size < 2**31:
-        edges = edges.astype(np.int32)  # SciPy's own index type, wherever it is enough
+        edges = edges.astype(np.int32)  # the index type of SciPy where it suffices
     source = edges // n_players
     target = edges + (source // n_players - source) * n_players
     ends = np.cumsum(np.bincount(source, minlength=n_nodes))
     entries = (np.ones(len(target)), target, np.concatenate(([0], ends)))
     _, labels = connected_components(csr_array(entries, shape=(n_nodes, n_nodes)), connection="strong")
     smallest = np.empty(n_nodes, dtype=np.intp)
-    smallest[labels[::-1]] = np.arange(n_nodes)[::-1] % n_players  # of equal labels the last one is written
+    smallest[labels[::-1]] = np.arange(n_nodes)[::-1] % n_players  # for equal labels NumPy keeps the last one written
     left, entered = labels[source], labels[target]
     crosses = left != entered
     is_left, is_entered = np.zeros((2, n_nodes), dtype=np.bool_)
     is_left[left[crosses]] = True
     is_entered[entered[crosses]] = True
     by_component = smallest, is_left & ~is_entered, is_entered & ~is_left
-    return Condensation(*(values[labels].reshape(adjacency.shape[:-1]) for values in by_component))
+    return Components(*(values[labels].reshape(adjacency.shape[:-1]) for values in by_component))
 
 
-def stacks(kinds: Iterable[tuple[int, ...]]) -> Iterator[list[int]]:
-    """Places of items of one kind, which starts with F, as many at a time as go into one stack.
+def same_size_stacks(kinds: Iterable[tuple[int, ...]]) -> Iterator[list[int]]:
+    """Yield the positions of items of one kind, at most `ELEMENTS_PER_STACK` matrix entries at a time.
+
+    Args:
+        kinds: A tuple per item that starts with F; equal tuples may be stacked.
 
     Example:
-        >>> list(stacks([(3,), (5,), (3,)]))
+        >>> list(same_size_stacks([(3,), (5,), (3,)]))
         [[0, 2], [1]]
     """
-    alike: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
-    for place, kind in enumerate(kinds):
-        alike[kind].append(place)
-    for (n_players, *_), places in alike.items():
+    by_kind: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+    for position, kind in enumerate(kinds):
+        by_kind[kind].append(position)
+    for (n_players, *_), positions in by_kind.items():
         step = max(1, ELEMENTS_PER_STACK // n_players**2)
-        yield from (places[start : start + step] for start in range(0, len(places), step))
+        yield from (positions[start : start + step] for start in range(0, len(positions), step))

@@ -1,10 +1,8 @@
-"""Argument checks shared by both graphs."""
+"""Checks of the arrays and names that `ExplanationGraph` and `RedundancyGraph` are built from."""
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from types import ModuleType
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +12,7 @@ BoolArray = NDArray[np.bool_]
 
 
 def read_only_floats(value: ArrayLike, argument: str, *, shape: tuple[int, ...] | None = None) -> FloatArray:
-    """A read-only float64 copy of finite real numbers, of the given shape if there is one.
+    """Return a read-only float64 copy; raise if entries are not finite real numbers or the shape is another.
 
     Example:
         >>> read_only_floats([1, 2], "shapley")
@@ -37,7 +35,7 @@ def read_only_floats(value: ArrayLike, argument: str, *, shape: tuple[int, ...] 
 
 
 def read_only_flags(value: ArrayLike, argument: str) -> BoolArray:
-    """A read-only copy of a boolean array.
+    """Return a read-only copy of a boolean array; raise if it is of another dtype.
 
     Example:
         >>> read_only_flags([[False]], "adjacency")
@@ -51,7 +49,7 @@ def read_only_flags(value: ArrayLike, argument: str) -> BoolArray:
 
 
 def check_square(matrix: NDArray[Any], argument: str) -> None:
-    """Refuse what is no (F, F) matrix with an empty diagonal.
+    """Raise ValueError unless the matrix has shape (F, F) and a diagonal of zeros.
 
     Example:
         >>> check_square(np.zeros((2, 2)), "weights")
@@ -64,12 +62,12 @@ def check_square(matrix: NDArray[Any], argument: str) -> None:
         player = int(np.flatnonzero(matrix.diagonal())[0])
         raise ValueError(
             f"`{argument}` must have an empty diagonal, got {matrix[player, player]} at {[player, player]}. "
-            "No player says anything about itself: clear it with np.fill_diagonal."
+            "Clear it with np.fill_diagonal."
         )
 
 
 def check_shape(array: NDArray[Any], shape: tuple[int, ...], argument: str) -> None:
-    """Refuse an array of another shape.
+    """Raise ValueError if an array has another shape.
 
     Example:
         >>> check_shape(np.zeros(3), (3,), "shapley")
@@ -80,29 +78,29 @@ def check_shape(array: NDArray[Any], shape: tuple[int, ...], argument: str) -> N
         )
 
 
-def check_standard_error(standard_error: ArrayLike | None, n_players: int) -> FloatArray:
-    """Standard errors of all weights, (F, F); zeros when there are none.
+def check_standard_error(value: ArrayLike | None, shape: tuple[int, ...], argument: str) -> FloatArray:
+    """Return standard errors of the given shape, (F,) or (F, F); zeros if there are none.
 
     Example:
-        >>> check_standard_error(None, 1)
+        >>> check_standard_error(None, (1, 1), "standard_error")
         array([[0.]])
     """
-    shape = (n_players, n_players)
-    if standard_error is None:
-        return np.broadcast_to(np.float64(0), shape)  # one zero in memory, not F * F of them
-    errors = read_only_floats(standard_error, "standard_error", shape=shape)
-    check_square(errors, "standard_error")
+    if value is None:
+        return np.broadcast_to(np.float64(0), shape)  # a single zero in memory instead of F * F
+    errors = read_only_floats(value, argument, shape=shape)
+    if errors.ndim == 2:
+        check_square(errors, argument)
     if (errors < 0).any():
         place = np.argwhere(errors < 0)[0]
         raise ValueError(
-            f"`standard_error` must be >= 0, got {errors[tuple(place)]} at {place.tolist()}. "
+            f"`{argument}` must be >= 0, got {errors[tuple(place)]} at {place.tolist()}. "
             "Pass the standard deviation of each estimate."
         )
     return errors
 
 
 def check_provenance(provenance: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A copy of the mapping as JSON gives it back, so that a graph and its reloaded copy agree.
+    """Return a copy of the mapping in the types of JSON, so that a graph and its reloaded copy are equal.
 
     Example:
         >>> check_provenance({"seed": 0, "shape": (2, 3)})
@@ -119,7 +117,7 @@ def check_provenance(provenance: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def check_names(names: Sequence[str] | None, n_players: int) -> tuple[str, ...]:
-    """One distinct name per player; their positions when there are none.
+    """Return one distinct name per player; the player's index as text where no names are given.
 
     Example:
         >>> check_names(None, 3)
@@ -131,7 +129,7 @@ def check_names(names: Sequence[str] | None, n_players: int) -> tuple[str, ...]:
     for other in set(map(type, names)):
         if not issubclass(other, str):
             raise TypeError(f"`names` must be strings, got {other.__name__}. Convert each with str().")
-    # NumPy's string arrays drop trailing NULs, so such a name would not survive being saved.
+    # NumPy's string arrays drop trailing NUL characters, so such a name would change when it is saved.
     if "\0" in "".join(names):
         broken = next(name for name in names if "\0" in name)
         raise ValueError(f"`names` must be free of NUL characters, got {broken!r}. Rename that player.")
@@ -141,42 +139,3 @@ def check_names(names: Sequence[str] | None, n_players: int) -> tuple[str, ...]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"`names` must be distinct, got {twice!r} more than once. Number the repeated ones.")
     return tuple(map(str, names))
-
-
-def check_choice(value: str, literal: Any, argument: str) -> None:
-    """Refuse a word that is no member of a `Literal`.
-
-    Example:
-        >>> from typing import Literal
-        >>> check_choice("hits", Literal["pagerank", "hits"], "method")
-    """
-    if value not in get_args(literal):
-        raise ValueError(f"`{argument}` must be one of {get_args(literal)}, got {value!r}. Pass one of these words.")
-
-
-def check_gamma(gamma: float) -> float:
-    """A finite threshold that is not negative, as a float.
-
-    Example:
-        >>> check_gamma(0)
-        0.0
-    """
-    if not (np.isfinite(gamma) and gamma >= 0):
-        raise ValueError(f"`gamma` must be finite and >= 0, got {gamma}. Try `suggest_gamma()`.")
-    return float(gamma)
-
-
-def import_pandas() -> ModuleType:
-    """The pandas module, needed for tables only.
-
-    Example:
-        >>> import_pandas().__name__
-        'pandas'
-    """
-    try:
-        return import_module("pandas")
-    except ImportError as error:
-        raise ImportError(
-            "`to_dataframe` must find pandas, got no such module. "
-            "Install it with `pip install bivshap_lightning[pandas]`."
-        ) from error

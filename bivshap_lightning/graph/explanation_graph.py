@@ -1,51 +1,47 @@
-"""`ExplanationGraph`, G: who is important once whom is present."""
+"""`ExplanationGraph`, the directed explanation graph G: the importance of each player when another one is present."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from bivshap_lightning.graph.batched import Ranking, RankingMethod, rank_all
-from bivshap_lightning.graph.checks import (
-    FloatArray,
-    check_choice,
-    check_gamma,
-    check_names,
-    check_provenance,
-    check_square,
-    check_standard_error,
-    import_pandas,
-    read_only_floats,
-)
+from bivshap_lightning.checks import check_choice, check_fraction, check_gamma
+from bivshap_lightning.graph import conversion
+from bivshap_lightning.graph.batched import IndexArray, RankedPlayers, RankingMethod, rank_all
+from bivshap_lightning.graph.checks import FloatArray
 from bivshap_lightning.graph.redundancy_graph import RedundancyGraph, RedundancyRule
+from bivshap_lightning.graph.roles import Roles, roles_of_all
 from bivshap_lightning.graph.storage import read_record, write_record
-from bivshap_lightning.graph.threshold import CONFIDENCE, decide_all
-
-if TYPE_CHECKING:
-    import networkx as nx
-    import pandas as pd
-
-CURVE_POINTS = 200
-"""Thresholds of a default density curve: all distinct ones up to this many, otherwise a grid of this size."""
+from bivshap_lightning.graph.substitution import Substitution, substitution_of
+from bivshap_lightning.graph.threshold import (
+    CONFIDENCE,
+    DEFAULT_GAMMA,
+    density_curve,
+    gamma_at_density,
+    redundancy_of_all,
+)
+from bivshap_lightning.graph.values import GraphValues
 
 _KIND = "bivshap_lightning.ExplanationGraph"
-_FIELDS = ("weights", "names", "shapley", "standard_error", "provenance")
 
 
-@dataclass(frozen=True, init=False, eq=False, repr=False)
-class ExplanationGraph:
-    """The directed explanation graph G of one sample, or of the mean over a subgroup.
+class ExplanationGraph(GraphValues):
+    """The directed explanation graph G of one sample, or the mean over several samples.
 
     Args:
         weights: (F, F), diagonal zero. Anything `np.asarray` takes, CPU tensors included.
         names: F distinct strings, by default "0" to "F-1".
-        shapley: (F,) univariate Shapley values, for the personalised ranking and to break ties.
+        shapley: (F,) univariate Shapley values. Roles, substitution and most rankings need them.
         standard_error: (F, F) of the weights, oriented like them. None means that the weights are exact.
-        provenance: How the graph came about (method, seed, behavior, removal, target ...), in JSON's types.
+        provenance: How the graph was computed (method, seed, behavior, removal, target ...), in JSON's types.
+        shapley_standard_error: (F,). None means 0 for exact weights, and otherwise twice the mean standard error of
+            the player's weights, of which a Shapley value is about twice the mean.
+        log_odds: The graph of the log-odds of the same decision, used by the rankings "keep" and "remove".
+        absolute: For a mean over samples, the graph of the mean absolute values, made by `mean`.
+        scale: `abs(u(all) - u(none))`; by default from the sum of Shapley values. `mean` passes the mean over samples.
 
     Attributes:
         weights: `weights[i, j]`, the importance of j when i is present. All arrays are read-only float64.
@@ -53,6 +49,9 @@ class ExplanationGraph:
         shapley: As given, None if unknown.
         standard_error: As given, zeros when exact.
         provenance: As given, {} if unknown.
+        shapley_standard_error: As given or derived.
+        log_odds: As given, None if unknown.
+        absolute: As given, None for a single sample.
 
     Example:
         >>> # OR(a, b) + c / 2: a and b make each other redundant.
@@ -63,88 +62,59 @@ class ExplanationGraph:
         ((0, 1),)
     """
 
-    weights: FloatArray
-    names: tuple[str, ...]
-    shapley: FloatArray | None
-    standard_error: FloatArray
-    provenance: Mapping[str, Any]
-
-    if TYPE_CHECKING:  # no fields of the dataclass
-        # Several metrics, tables and pictures ask the same of one graph; weights never change, so answers are kept.
-        _rankings: dict[tuple[bool, RankingMethod], Ranking]
-        _redundancies: dict[tuple[float, RedundancyRule, float], RedundancyGraph]
-
-    def __init__(
-        self,
-        weights: ArrayLike,
-        *,
-        names: Sequence[str] | None = None,
-        shapley: ArrayLike | None = None,
-        standard_error: ArrayLike | None = None,
-        provenance: Mapping[str, Any] | None = None,
-    ) -> None:
-        floats = read_only_floats(weights, "weights")
-        check_square(floats, "weights")
-        # A frozen instance has no setters; its attributes are filled in here once.
-        vars(self).update(
-            weights=floats,
-            names=check_names(names, len(floats)),
-            shapley=None if shapley is None else read_only_floats(shapley, "shapley", shape=floats.shape[:1]),
-            standard_error=check_standard_error(standard_error, len(floats)),
-            provenance=check_provenance(provenance),
-            _rankings={},
-            _redundancies={},
-        )
-        if standard_error is None:
-            vars(self)["is_estimated"] = False  # known without a look at all the zeros
-
-    def __repr__(self) -> str:
-        kind = "estimated" if self.is_estimated else "exact"
-        return (
-            f"ExplanationGraph({self.n_players} player{'s' * (self.n_players > 1)}, {kind} weights in "
-            f"[{self.weights.min():.3g}, {self.weights.max():.3g}])"
-        )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What is sent to other processes: the graph, without the answers kept."""
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _rankings={}, _redundancies={})
-
-    @property
-    def n_players(self) -> int:
-        """How many players the graph has, F.
-
-        Example:
-            >>> ExplanationGraph([[0, 1], [2, 0]]).n_players
-            2
-        """
-        return len(self.weights)
+    # Several metrics, tables and figures ask the same of one graph; weights never change, so answers are cached.
+    @cached_property
+    def _rankings(self) -> dict[tuple[RankingMethod, bool, bool], RankedPlayers]:
+        return {}
 
     @cached_property
-    def is_estimated(self) -> bool:
-        """Whether any weight has a standard error above zero.
+    def _redundancies(self) -> dict[tuple[float, RedundancyRule, float], RedundancyGraph]:
+        return {}
+
+    @cached_property
+    def _roles(self) -> dict[tuple[float, float], Roles]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent to other processes: the graph without cached answers."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    @cached_property
+    def disagreement(self) -> FloatArray:
+        """How much the signs of a mean graph's samples disagree, (F, F): 0 all alike, 1 the mean cancels.
+
+        `1 - abs(mean weight) / mean abs(weight)`; 0 where all weights are 0, and for the graph of one sample.
 
         Example:
-            >>> ExplanationGraph([[0, 1], [2, 0]], standard_error=[[0, 0.1], [0.1, 0]]).is_estimated
-            True
+            >>> graphs = [ExplanationGraph([[0, 1], [sign, 0]]) for sign in (1, -1)]
+            >>> ExplanationGraph.mean(graphs).disagreement
+            array([[0., 0.],
+                   [1., 0.]])
         """
-        return bool(self.standard_error.any())
+        magnitude = np.abs(self.weights) if self.absolute is None else self.absolute.weights
+        agreement = np.divide(np.abs(self.weights), magnitude, out=np.ones_like(magnitude), where=magnitude > 0)
+        return 1 - agreement
 
-    def ranking(self, *, personalized: bool = False, method: RankingMethod = "pagerank") -> FloatArray:
-        """Score of each player, high = important.
+    def ranking(
+        self, method: RankingMethod = "pagerank", *, personalized: bool = False, oriented: bool = True
+    ) -> FloatArray:
+        """Return the score of each player, high = important.
 
-        A random walk on `softplus(weights)`. Symmetric players may differ in the last bits: to sort, take
-        `order`, which knows about ties.
+        Values are multiplied by `sign`; those of a mean graph are the mean absolute ones.
+        Symmetric players may differ in the last digits: to sort, use `order`, which detects ties.
 
         Args:
-            personalized: Restart the walk in proportion to the positive Shapley values; if there are none, at
-                the player with the largest value. Otherwise at any player alike.
-            method: "pagerank" as in the paper, or "hits" for authority scores.
+            method: "pagerank" as in the paper or "hits" for authority scores, both on `softplus(weights)`; "shapley"
+                for the Shapley values; "keep" for greedy selection on the quadratic game of `pairwise`, best player to
+                keep first, which places a duplicate of a chosen player late; "remove" likewise, most damaging removal
+                first. "keep" and "remove" read the log-odds where the graph has them.
+            personalized: For "pagerank": restart in proportion to the positive Shapley values; if there are none, at
+                the player with the largest value. Otherwise uniformly.
+            oriented: Whether values are multiplied by `sign`; the paper's ranking takes them as they are.
 
         Returns:
-            (F,) scores that sum to one.
+            (F,) scores: Shapley values for "shapley", otherwise positive numbers that sum to one. Those of "keep" and
+            "remove" fall linearly along the order.
 
         Example:
             >>> graph = ExplanationGraph([[0, 0], [1 / 2, 0]], shapley=[3 / 2, 1 / 2])
@@ -152,20 +122,26 @@ class ExplanationGraph:
             array([0.533, 0.467])
             >>> graph.ranking(personalized=True).round(3)
             array([0.568, 0.432])
+            >>> graph.ranking("keep").round(3)
+            array([0.667, 0.333])
         """
         check_choice(method, RankingMethod, "method")
-        scores: FloatArray = rank_all([self], personalized=personalized, method=method)[0].scores.copy()
+        ranking = rank_all([self], method=method, personalized=personalized, oriented=oriented)[0]
+        scores: FloatArray = ranking.scores.copy()
         return scores
 
-    def order(self, *, personalized: bool = False, method: RankingMethod = "pagerank") -> NDArray[np.intp]:
-        """Players by descending score, most important first.
+    def order(
+        self, method: RankingMethod = "pagerank", *, personalized: bool = False, oriented: bool = True
+    ) -> IndexArray:
+        """Return players by descending score, most important first.
 
-        Scores within 1e-12 of the largest one are ties; they go by Shapley value (if there) under the same
+        Scores within 1e-12 of the largest one are ties; they go by Shapley value (if known) under the same
         tolerance, then by index.
 
         Args:
-            personalized: As in `ranking`.
             method: As in `ranking`.
+            personalized: As in `ranking`.
+            oriented: As in `ranking`.
 
         Returns:
             (F,) indices.
@@ -175,20 +151,21 @@ class ExplanationGraph:
             array([1, 2, 0])
         """
         check_choice(method, RankingMethod, "method")
-        order: NDArray[np.intp] = rank_all([self], personalized=personalized, method=method)[0].order.copy()
+        ranking = rank_all([self], method=method, personalized=personalized, oriented=oriented)[0]
+        order: IndexArray = ranking.order.copy()
         return order
 
     def redundancy(
-        self, gamma: float = 1e-5, *, rule: RedundancyRule = "noise", confidence: float = CONFIDENCE
+        self, gamma: float = DEFAULT_GAMMA, *, rule: RedundancyRule = "noise", confidence: float = CONFIDENCE
     ) -> RedundancyGraph:
-        """The redundancy graph H at threshold gamma.
+        """Return the redundancy graph H at threshold gamma.
 
         Under "noise" an edge is redundant if the two-sided confidence interval of its weight lies within
         `[-gamma, gamma]`, not redundant if it lies outside, and undecided otherwise. On exact weights both
-        rules agree.
+        rules agree. A mean graph is decided on the mean absolute weights, which do not cancel.
 
         Args:
-            gamma: Largest weight that counts as nothing, inclusive.
+            gamma: Largest weight that counts as redundant, inclusive.
             rule: "noise", or "paper" for `|weight| <= gamma` whatever the standard error.
             confidence: Of the interval, between 0 and 1; normal errors are assumed.
 
@@ -199,12 +176,56 @@ class ExplanationGraph:
             (True, True)
         """
         check_choice(rule, RedundancyRule, "rule")
-        if not 0 < confidence < 1:
-            raise ValueError(f"`confidence` must lie between 0 and 1, got {confidence}. Try 0.95.")
-        return decide_all([self], check_gamma(gamma), rule=rule, confidence=confidence)[0]
+        confidence = check_fraction(confidence, "confidence")
+        return redundancy_of_all([self], check_gamma(gamma), rule=rule, confidence=confidence)[0]
+
+    def roles(self, gamma: float | None = None, *, confidence: float = CONFIDENCE) -> Roles:
+        """Return the role of each player; :mod:`bivshap_lightning.graph.roles` defines them. Needs Shapley values.
+
+        Args:
+            gamma: The threshold; by default `relative_gamma`.
+            confidence: Of the intervals that decide estimated graphs, between 0 and 1.
+
+        Example:
+            >>> graph = ExplanationGraph([[0, 0], [0, 0]], names=["a", "b"], shapley=[1 / 2, 1 / 2])  # OR(a, b)
+            >>> graph.roles().roles, graph.roles().groups
+            (('interchangeable', 'interchangeable'), ((0, 1),))
+        """
+        gammas = None if gamma is None else [check_gamma(gamma)]
+        return roles_of_all([self], gammas, confidence=check_fraction(confidence, "confidence"))[0]
+
+    def substitution(self, gamma: float | None = None) -> FloatArray:
+        """Return D, (F, F): `D[i, j]`, the share of i's importance that is gone once j is present.
+
+        1 if j makes i redundant, negative if j makes i matter more; NaN where i is not relevant and on the diagonal.
+        `substitution_parts` splits it into saturation and the pair's own part and lists the strongest pairs.
+
+        Args:
+            gamma: Shapley values of at most `2 gamma` are not relevant; by default `relative_gamma`.
+
+        Example:
+            >>> ExplanationGraph([[0, 0], [1 / 2, 0]], shapley=[3 / 2, 1 / 2]).substitution().round(3)  # max(2a, b)
+            array([[  nan, 0.333],
+                   [1.   ,   nan]])
+        """
+        return self.substitution_parts(gamma).total
+
+    def substitution_parts(self, gamma: float | None = None) -> Substitution:
+        """Return `substitution` with its two parts, their errors, and the strongest substitutes and partners.
+
+        Args:
+            gamma: As in `substitution`.
+
+        Example:
+            >>> graph = ExplanationGraph([[0, 0], [1 / 2, 0]], names=["a", "b"], shapley=[3 / 2, 1 / 2])  # max(2a, b)
+            >>> pair = graph.substitution_parts().substitutes()[0]
+            >>> pair.player, pair.given, round(pair.own, 3)
+            ('b', 'a', 0.667)
+        """
+        return substitution_of(self, self.relative_gamma if gamma is None else check_gamma(gamma))
 
     def density_curve(self, gammas: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
-        """Density of H over gamma by the paper's rule, to choose gamma from.
+        """Return the density of H over gamma by the paper's rule, to choose gamma from.
 
         Args:
             gammas: (N,) thresholds. By default 0 and all distinct `|weight|` if they are at most 200 in all,
@@ -218,41 +239,27 @@ class ExplanationGraph:
             >>> gammas, densities
             (array([0. , 0.1, 0.3]), array([0. , 0.5, 1. ]))
         """
-        magnitudes = self._sorted_magnitudes
-        thresholds = self._default_gammas() if gammas is None else read_only_floats(gammas, "gammas").copy()
-        if thresholds.ndim != 1 or (thresholds < 0).any():
-            raise ValueError(
-                f"`gammas` must be a vector of numbers >= 0, got shape {thresholds.shape}. "
-                "Leave it out for a default grid."
-            )
-        counts = np.searchsorted(magnitudes, thresholds, side="right")
-        return thresholds, counts / max(len(magnitudes), 1)
+        return density_curve(self._sorted_magnitudes, gammas)
 
     def suggest_gamma(self, density: float = 0.5) -> float:
-        """The smallest gamma at which the density of H (paper's rule) reaches an aim.
+        """Return the smallest gamma at which H (by the paper's rule) has at least this density.
 
         Args:
-            density: Above 0, up to 1. The paper aims near one half.
+            density: Above 0, up to 1. The paper chooses about one half.
 
         Example:
             >>> ExplanationGraph([[0, 0.1], [0.3, 0]]).suggest_gamma()
             0.1
         """
-        if not 0 < density <= 1:
-            raise ValueError(f"`density` must be above 0 and at most 1, got {density}. Try 0.5.")
-        magnitudes = self._sorted_magnitudes
-        if not len(magnitudes):
-            raise ValueError("`weights` must have a pair of players, got shape (1, 1). One player has no density.")
-        # The same division as in `RedundancyGraph.density`, so that the aim is met to the last bit.
-        reached = np.arange(1, len(magnitudes) + 1) / len(magnitudes)
-        return float(magnitudes[np.searchsorted(reached, density)])
+        return gamma_at_density(self._sorted_magnitudes, density)
 
     @staticmethod
     def mean(graphs: "Iterable[ExplanationGraph]") -> "ExplanationGraph":
-        """The mean graph of a subgroup, such as a class.
+        """Return the mean graph of several samples, such as those of a class.
 
-        All samples share one design of coalitions, so their errors are correlated: the mean of the standard
-        errors bounds the standard error of the mean from above, and no better is known.
+        Weights are signed means, and `disagreement` tells where signs differ. Redundancy, roles and rankings are those
+        of the mean absolute values, which do not cancel. All samples share one design of coalitions, so their errors
+        are correlated: the mean of the standard errors bounds that of the mean.
 
         Args:
             graphs: At least one, all with the same names, with Shapley values in all or in none.
@@ -273,48 +280,6 @@ class ExplanationGraph:
 
         return mean_of_same_players(graphs)
 
-    def to_networkx(self) -> "nx.DiGraph":
-        """A `networkx.DiGraph` of all ordered pairs.
-
-        Nodes are indices with `name` and `shapley` (or None); edges have `weight` and `standard_error`.
-
-        Example:
-            >>> ExplanationGraph([[0, 1], [2, 0]]).to_networkx().edges[1, 0]["weight"]
-            2.0
-        """
-        import networkx as nx
-
-        shapley = [None] * self.n_players if self.shapley is None else self.shapley.tolist()
-        graph = nx.DiGraph()
-        for player, name in enumerate(self.names):
-            graph.add_node(player, name=name, shapley=shapley[player])
-        source, target = self._pairs()
-        columns = source, target, self.weights[source, target], self.standard_error[source, target]
-        for i, j, weight, error in zip(*(column.tolist() for column in columns), strict=True):
-            graph.add_edge(i, j, weight=weight, standard_error=error)
-        return graph
-
-    def to_dataframe(self) -> "pd.DataFrame":
-        """A table of all ordered pairs: source and target (names), weight, standard_error. Needs pandas.
-
-        Example:
-            >>> print(ExplanationGraph([[0, 1], [2, 0]], names=["a", "b"]).to_dataframe())
-              source target  weight  standard_error
-            0      a      b     1.0             0.0
-            1      b      a     2.0             0.0
-        """
-        pandas = import_pandas()
-        source, target = self._pairs()
-        names = np.array(self.names, dtype=object)
-        return pandas.DataFrame(
-            {
-                "source": names[source],
-                "target": names[target],
-                "weight": self.weights[source, target],
-                "standard_error": self.standard_error[source, target],
-            }
-        )
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a `.npz` or `.json` file, replacing it in one step.
 
@@ -328,8 +293,7 @@ class ExplanationGraph:
             ...     np.load(f"{folder}/graph.npz")["names"].tolist()
             ['a', 'b']
         """
-        fields = {name: getattr(self, name) for name in _FIELDS}
-        write_record(path, _KIND, {**fields, "names": np.array(self.names)})
+        write_record(path, _KIND, conversion.explanation_to_fields(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "ExplanationGraph":
@@ -348,25 +312,13 @@ class ExplanationGraph:
             ...     ExplanationGraph.load(f"{folder}/graph.json")
             ExplanationGraph(2 players, exact weights in [0, 2])
         """
-        record = read_record(path, _KIND, _FIELDS)
-        weights = record["weights"]
+        record = read_record(path, _KIND, conversion.REQUIRED_FIELDS)
         try:
-            return cls(weights, **{name: record[name] for name in _FIELDS if name != "weights"})
+            return conversion.explanation_from_fields(record)
         except (TypeError, ValueError) as error:
             raise ValueError(f"`path` must hold a valid graph, got {os.fspath(path)}: {error}") from error
 
     @cached_property
     def _sorted_magnitudes(self) -> FloatArray:
-        return np.sort(np.abs(self.weights[self._pairs()]))
-
-    def _default_gammas(self) -> FloatArray:
-        distinct = np.unique(np.abs(self.weights))
-        if len(distinct) <= CURVE_POINTS:
-            return distinct
-        smallest, largest = distinct[distinct > 0][[0, -1]]
-        return np.concatenate(([0.0], np.geomspace(smallest, largest, CURVE_POINTS - 1)))
-
-    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Row and column of all ordered pairs, row by row."""
-        source, target = np.nonzero(~np.eye(self.n_players, dtype=np.bool_))
-        return source, target
+        weights = self.weights if self.absolute is None else self.absolute.weights
+        return np.sort(np.abs(weights[self.pairs()]))

@@ -1,4 +1,4 @@
-"""`RedundancyGraph`, H: who adds nothing once whom is present."""
+"""`RedundancyGraph`, H: which player is redundant once which other player is present."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bivshap_lightning.graph.batched import Condensation, IndexArray, condense, stacks
+from bivshap_lightning.checks import check_choice, check_gamma
+from bivshap_lightning.graph import conversion
+from bivshap_lightning.graph.batched import Components, IndexArray, find_components, same_size_stacks
 from bivshap_lightning.graph.checks import (
     BoolArray,
-    check_choice,
-    check_gamma,
     check_names,
     check_shape,
     check_square,
-    import_pandas,
     read_only_flags,
     read_only_floats,
 )
-from bivshap_lightning.graph.ranking import tie_levels
+from bivshap_lightning.graph.ranking import pagerank_of_one, tie_levels
 from bivshap_lightning.graph.storage import read_record, write_record
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 RedundancyRule = Literal["noise", "paper"]
 SourceSinkConvention = Literal["default", "paper"]
-Players = tuple[int, ...]
+PlayerIndices = tuple[int, ...]
 """Indices of players, ascending."""
 
 _KIND = "bivshap_lightning.RedundancyGraph"
@@ -39,14 +38,14 @@ _FIELDS = ("adjacency", "gamma", "rule", "confidence", "undecided", "names")
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class RedundancyGraph:
-    """The redundancy graph H of an `ExplanationGraph` at one threshold; usually made by its `redundancy`.
+    """The redundancy graph H of an `ExplanationGraph` at one threshold; usually returned by its `redundancy`.
 
     Args:
         adjacency: (F, F) booleans, diagonal False.
-        gamma: The threshold that decided it.
-        rule: "noise" if standard errors were respected, "paper" if not.
+        gamma: The threshold of the weights.
+        rule: "noise" if standard errors were taken into account, "paper" if not.
         confidence: Of the intervals of the noise rule, else None.
-        undecided: (F, F) booleans, True where the noise allows no verdict. None means nowhere.
+        undecided: (F, F) booleans, True where the noise allows both answers. None means nowhere.
         names: F distinct strings, by default "0" to "F-1".
 
     Attributes:
@@ -54,10 +53,10 @@ class RedundancyGraph:
         gamma: As given.
         rule: As given.
         confidence: As given.
-        undecided: As given, all False if nothing is.
+        undecided: As given, all False if None.
         names: As given.
-        n_redundant: How many edges there are.
-        n_undecided: How many the noise leaves undecided.
+        n_redundant: Number of redundant edges.
+        n_undecided: Number of undecided edges.
 
     Example:
         >>> h = RedundancyGraph([[False, True, True], [True, False, True], [False, False, False]], 1e-5)
@@ -88,12 +87,12 @@ class RedundancyGraph:
     ) -> None:
         flags = read_only_flags(adjacency, "adjacency")
         check_square(flags, "adjacency")
-        open_flags = read_only_flags(np.zeros_like(flags) if undecided is None else undecided, "undecided")
+        undecided_flags = read_only_flags(np.zeros_like(flags) if undecided is None else undecided, "undecided")
         if undecided is not None:
-            check_shape(open_flags, flags.shape, "undecided")
-            check_square(open_flags, "undecided")
-        if undecided is not None and (flags & open_flags).any():
-            place = np.argwhere(flags & open_flags)[0].tolist()
+            check_shape(undecided_flags, flags.shape, "undecided")
+            check_square(undecided_flags, "undecided")
+        if undecided is not None and (flags & undecided_flags).any():
+            place = np.argwhere(flags & undecided_flags)[0].tolist()
             raise ValueError(f"`undecided` must not overlap `adjacency`, got both at {place}. Clear one of them.")
         check_choice(rule, RedundancyRule, "rule")
         # A frozen instance has no setters; its attributes are filled in once.
@@ -102,15 +101,15 @@ class RedundancyGraph:
             gamma=check_gamma(gamma),
             rule=rule,
             confidence=confidence,
-            undecided=open_flags,
+            undecided=undecided_flags,
             names=check_names(names, len(flags)),
             n_redundant=int(np.count_nonzero(flags)),
-            n_undecided=0 if undecided is None else int(np.count_nonzero(open_flags)),
+            n_undecided=0 if undecided is None else int(np.count_nonzero(undecided_flags)),
         )
 
     @classmethod
-    def of_checked(cls, **attributes: Any) -> "RedundancyGraph":
-        """A graph of attributes that were checked for many graphs at once, all of them given."""
+    def from_checked(cls, **attributes: Any) -> "RedundancyGraph":
+        """Return a graph of attributes that need no checks, all of them given."""
         graph = object.__new__(cls)
         vars(graph).update(attributes)
         return graph
@@ -125,7 +124,7 @@ class RedundancyGraph:
 
     @property
     def n_players(self) -> int:
-        """How many players the graph has, F.
+        """Number of players, F.
 
         Example:
             >>> RedundancyGraph([[False, True], [False, False]], 0).n_players
@@ -151,30 +150,30 @@ class RedundancyGraph:
             >>> RedundancyGraph([[False, False, True], [False] * 3, [True, False, False]], 0).component_of
             array([0, 1, 0])
         """
-        return self._condensation.component_of
+        return self._components.component_of
 
     @cached_property
-    def _condensation(self) -> Condensation:
-        return condense(self.adjacency)
+    def _components(self) -> Components:
+        return find_components(self.adjacency)
 
     @staticmethod
-    def condense_all(graphs: "Sequence[RedundancyGraph]") -> list[Condensation]:
-        """The components and ends of many graphs, found in one go, which is faster. The graphs keep them.
+    def components_of_all(graphs: "Sequence[RedundancyGraph]") -> list[Components]:
+        """Return components, sources and sinks of many graphs, found in stacks. The graphs cache them.
 
         Example:
             >>> h = RedundancyGraph([[False, True], [True, False]], 0)
-            >>> RedundancyGraph.condense_all([h])[0].component_of
+            >>> RedundancyGraph.components_of_all([h])[0].component_of
             array([0, 0])
         """
-        unknown = [h for h in dict.fromkeys(graphs) if "_condensation" not in vars(h)]
-        for places in stacks(h.adjacency.shape for h in unknown):
-            together = condense(np.stack([unknown[place].adjacency for place in places]))
-            for place, *condensation in zip(places, *together, strict=True):
-                vars(unknown[place])["_condensation"] = Condensation(*condensation)
-        return [h._condensation for h in graphs]
+        missing = [h for h in dict.fromkeys(graphs) if "_components" not in vars(h)]
+        for positions in same_size_stacks(h.adjacency.shape for h in missing):
+            stacked = find_components(np.stack([missing[position].adjacency for position in positions]))
+            for position, *components in zip(positions, *stacked, strict=True):
+                vars(missing[position])["_components"] = Components(*components)
+        return [h._components for h in graphs]
 
     @cached_property
-    def components(self) -> tuple[Players, ...]:
+    def components(self) -> tuple[PlayerIndices, ...]:
         """All strongly connected components: the largest first, then by smallest member; members ascending.
 
         Example:
@@ -186,7 +185,7 @@ class RedundancyGraph:
         return tuple(tuple(members[place].tolist()) for place in np.lexsort((names, -sizes)))
 
     @cached_property
-    def groups(self) -> tuple[Players, ...]:
+    def groups(self) -> tuple[PlayerIndices, ...]:
         """Mutually redundant players: the components with more than one member.
 
         Example:
@@ -195,8 +194,8 @@ class RedundancyGraph:
         """
         return tuple(members for members in self.components if len(members) > 1)
 
-    def representatives(self, scores: ArrayLike | None = None) -> Players:
-        """The players left when each group is reduced to one; ungrouped players all stay.
+    def representatives(self, scores: ArrayLike | None = None) -> PlayerIndices:
+        """Return the players left when each group is reduced to one; players in no group all stay.
 
         Args:
             scores: (F,), such as `ExplanationGraph.ranking()`. Each group keeps its highest score; of ties
@@ -212,8 +211,26 @@ class RedundancyGraph:
         levels = tie_levels(values).tolist()
         return tuple(sorted(min(members, key=lambda m: (levels[m], m)) for members in self.components))
 
+    @cached_property
+    def component_edges(self) -> BoolArray:
+        """(C, C) whether an edge of H leads from one component to another, numbered as in `components`.
+
+        Example:
+            >>> RedundancyGraph([[False, True], [False, False]], 0).component_edges
+            array([[False,  True],
+                   [False, False]])
+        """
+        number_of = np.empty(self.n_players, dtype=np.intp)
+        for number, members in enumerate(self.components):
+            number_of[list(members)] = number
+        source, target = np.nonzero(self.adjacency)
+        edges = np.zeros((len(self.components),) * 2, dtype=np.bool_)
+        edges[number_of[source], number_of[target]] = True
+        np.fill_diagonal(edges, False)
+        return edges
+
     def quotient(self) -> "nx.DiGraph":
-        """The condensation of H, a DAG: one node per component, numbered as in `components`.
+        """Return the condensation of H, a DAG: one node per component, numbered as in `components`.
 
         Nodes carry `members` (indices) and `names`.
 
@@ -227,14 +244,14 @@ class RedundancyGraph:
         graph = nx.DiGraph()
         for node, members in enumerate(self.components):
             graph.add_node(node, members=members, names=tuple(self.names[m] for m in members))
-        graph.add_edges_from(np.argwhere(self._condensed).tolist())
+        graph.add_edges_from(np.argwhere(self.component_edges).tolist())
         return graph
 
     @property
-    def sources(self) -> Players:
-        """Players that nothing outside their component makes redundant, while they make others so.
+    def sources(self) -> PlayerIndices:
+        """Players of components that make others redundant and that no other component makes redundant.
 
-        These are the components without incoming edges in the condensation, those without any edge left out.
+        Components with outgoing and without incoming edges in the condensation.
 
         Example:
             >>> RedundancyGraph([[False, True], [False, False]], 0).sources
@@ -243,10 +260,10 @@ class RedundancyGraph:
         return self.sources_and_sinks()[0]
 
     @property
-    def sinks(self) -> Players:
-        """Players made redundant from outside their component that make nothing else so.
+    def sinks(self) -> PlayerIndices:
+        """Players of components that another component makes redundant and that make no other redundant.
 
-        These are the components without outgoing edges in the condensation, those without any edge left out.
+        Components with incoming and without outgoing edges in the condensation.
 
         Example:
             >>> RedundancyGraph([[False, True], [False, False]], 0).sinks
@@ -254,13 +271,14 @@ class RedundancyGraph:
         """
         return self.sources_and_sinks()[1]
 
-    def sources_and_sinks(self, convention: SourceSinkConvention = "default") -> tuple[Players, Players]:
-        """Sources and sinks of H, expanded from components to players.
+    def sources_and_sinks(self, convention: SourceSinkConvention = "default") -> tuple[PlayerIndices, PlayerIndices]:
+        """Return sources and sinks of H, expanded from components to players.
 
         Args:
             convention: "default" takes all components without incoming / outgoing edges. "paper" takes those
-                of the smallest / largest PageRank in each weakly connected part: the same sources, but as a
-                rule one sink out of several and now and then none. Parts of a single component have neither.
+                of the smallest / largest PageRank in each weakly connected part: the same sources, but usually one
+                sink out of several and on large graphs sometimes a component that is no sink. Parts of a single
+                component have neither.
 
         Example:
             >>> h = RedundancyGraph([[False, True, True], [False] * 3, [False] * 3], 0)
@@ -269,17 +287,17 @@ class RedundancyGraph:
         """
         check_choice(convention, SourceSinkConvention, "convention")
         if convention not in self._directions:
-            find = self._pagerank_extremes if convention == "paper" else self._ends
+            find = self._pagerank_extremes if convention == "paper" else self._all_sources_and_sinks
             self._directions[convention] = find()
         return self._directions[convention]
 
-    # Metrics, tables and pictures ask for both ends, some of them several times.
+    # Metrics, tables and figures ask for both, some of them several times.
     @cached_property
-    def _directions(self) -> dict[SourceSinkConvention, tuple[Players, Players]]:
+    def _directions(self) -> dict[SourceSinkConvention, tuple[PlayerIndices, PlayerIndices]]:
         return {}
 
-    def _ends(self) -> tuple[Players, Players]:
-        sources, sinks = map(np.flatnonzero, self._condensation[1:])
+    def _all_sources_and_sinks(self) -> tuple[PlayerIndices, PlayerIndices]:
+        sources, sinks = map(np.flatnonzero, self._components[1:])
         return tuple(sources.tolist()), tuple(sinks.tolist())
 
     @cached_property
@@ -298,32 +316,23 @@ class RedundancyGraph:
         return float(paths[self.adjacency].sum(dtype=np.float64) / n_paths) if n_paths else 1.0
 
     def to_networkx(self) -> "nx.DiGraph":
-        """A `networkx.DiGraph` of the redundant edges; nodes are indices with `name`.
+        """Return a `networkx.DiGraph` of the redundant edges; nodes are indices with `name`.
 
         Example:
             >>> list(RedundancyGraph([[False, True], [False, False]], 0).to_networkx().edges)
             [(0, 1)]
         """
-        import networkx as nx
-
-        graph = nx.DiGraph()
-        graph.add_nodes_from((player, {"name": name}) for player, name in enumerate(self.names))
-        graph.add_edges_from(np.argwhere(self.adjacency).tolist())
-        return graph
+        return conversion.redundancy_to_networkx(self)
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """A table of edges: source and target (names), status "redundant" or "undecided". Needs pandas.
+        """Return a table of edges: source and target (names), status "redundant" or "undecided". Needs pandas.
 
         Example:
             >>> print(RedundancyGraph([[False, True], [False, False]], 0, names=["a", "b"]).to_dataframe())
               source target     status
             0      a      b  redundant
         """
-        pandas = import_pandas()
-        source, target = np.nonzero(self.adjacency | self.undecided)
-        names = np.array(self.names, dtype=object)
-        status = np.where(self.adjacency[source, target], "redundant", "undecided")
-        return pandas.DataFrame({"source": names[source], "target": names[target], "status": status})
+        return conversion.redundancy_to_dataframe(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a `.npz` or `.json` file, replacing it in one step.
@@ -361,38 +370,24 @@ class RedundancyGraph:
         except (TypeError, ValueError) as error:
             raise ValueError(f"`path` must hold a valid graph, got {os.fspath(path)}: {error}") from error
 
-    @cached_property
-    def _condensed(self) -> BoolArray:
-        """(C, C) edges between distinct components."""
-        node_of = np.empty(self.n_players, dtype=np.intp)
-        for node, members in enumerate(self.components):
-            node_of[list(members)] = node
-        source, target = np.nonzero(self.adjacency)
-        condensed = np.zeros((len(self.components),) * 2, dtype=np.bool_)
-        condensed[node_of[source], node_of[target]] = True
-        np.fill_diagonal(condensed, False)
-        return condensed
-
-    def _pagerank_extremes(self) -> tuple[Players, Players]:
-        """Players of lowest and of highest PageRank in each weakly connected part with at least two components.
+    def _pagerank_extremes(self) -> tuple[PlayerIndices, PlayerIndices]:
+        """Return players of lowest and of highest PageRank in each weakly connected part of at least two components.
 
         Scores of such a part are never all equal: a successor of a source always receives more than the source.
         """
         from scipy.sparse import csr_matrix
         from scipy.sparse.csgraph import connected_components
-        from sknetwork.ranking import PageRank
 
         lowest, highest = [], []
-        condensed = csr_matrix(self._condensed, dtype=np.float64)
-        n_parts, part_of = connected_components(condensed, connection="weak")
+        edges = csr_matrix(self.component_edges, dtype=np.float64)
+        n_parts, part_of = connected_components(edges, connection="weak")
         for part in range(n_parts):
             nodes = np.flatnonzero(part_of == part)
             if len(nodes) > 1:
-                # Few of the possible edges exist, so this walk is for a library of sparse graphs.
-                levels = tie_levels(PageRank().fit_predict(condensed[nodes][:, nodes]))
+                levels = tie_levels(pagerank_of_one(edges[nodes][:, nodes]))
                 lowest += nodes[levels == levels.max()].tolist()
                 highest += nodes[levels == 0].tolist()
         return self._expand(lowest), self._expand(highest)
 
-    def _expand(self, nodes: Iterable[int]) -> Players:
+    def _expand(self, nodes: Iterable[int]) -> PlayerIndices:
         return tuple(sorted(player for node in nodes for player in self.components[node]))

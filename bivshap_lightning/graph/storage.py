@@ -1,9 +1,10 @@
-"""Graphs on disk: one versioned record per file, NPZ or JSON by suffix, written whole or not at all.
+"""Versioned files of arrays and JSON values: one record per file, NPZ or JSON by suffix, replaced in one step.
 
 A record is a mapping of fields plus `kind` and `version`. In NPZ every array is its own entry and everything
-else stands in `header`, a JSON text; in JSON all fields stand side by side. Neither format can hold code.
+else is in `header`, a JSON text; in JSON all fields are entries of one object. Neither format can hold code.
 """
 
+import io
 import json
 import os
 import struct
@@ -11,6 +12,7 @@ import uuid
 import zipfile
 import zlib
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,8 +20,8 @@ import numpy as np
 
 FORMAT_VERSION = 1
 
-# All that unpacking damaged bytes is known to raise; RuntimeError covers nesting and unknown compression.
-_BROKEN = (
+# Exceptions raised for damaged files; RuntimeError covers nesting and unknown compression.
+_READ_ERRORS = (
     ValueError, TypeError, KeyError, EOFError, RuntimeError, OverflowError, SyntaxError, struct.error,
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
@@ -34,7 +36,7 @@ def write_record(
         path: Ends in `.npz` or `.json`.
         kind: What the record is, checked when it is read.
         fields: Arrays and JSON-able values.
-        version: Of the format of this kind.
+        version: Format version of this kind.
 
     Example:
         >>> import tempfile
@@ -45,14 +47,52 @@ def write_record(
     """
     path = Path(path)
     write = {".npz": _write_npz, ".json": _write_json}[_suffix(path)]
-    # A neighbour, so that os.replace stays within one file system and a crash leaves the old file whole.
+    content = io.BytesIO()
+    write(content, {"kind": kind, "version": version, **fields})
+    replace_file(path, content.getbuffer())
+
+
+def replace_file(path: Path, content: bytes | memoryview) -> None:
+    """Write a file so that, whenever the machine stops, either the old file or the whole new one is on disk.
+
+    Args:
+        path: Of the file; its folder must exist.
+        content: All of it.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     replace_file(Path(folder, "a"), b"new")
+        ...     os.listdir(folder)
+        ['a']
+    """
+    # In the same folder, so that os.replace stays within one file system.
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        with temporary.open("xb") as file:
-            write(file, {"kind": kind, "version": version, **fields})
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        try:
+            left = memoryview(content)
+            while left:
+                left = left[os.write(descriptor, left) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         os.replace(temporary, path)
+        _sync_folder(path.parent)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring the new name itself to the disk, where folders can be opened at all (not on Windows)."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_record(
@@ -64,7 +104,7 @@ def read_record(
         path: Ends in `.npz` or `.json`.
         kind: The kind it was written as.
         fields: Names that must be present.
-        version: The one version that is understood.
+        version: The only version that is accepted.
 
     Raises:
         ValueError: The file is damaged, of another kind or version, or lacks a field.
@@ -77,7 +117,7 @@ def read_record(
     with path.open("rb") as file:
         try:
             record = read(file)
-        except _BROKEN as error:
+        except _READ_ERRORS as error:
             raise ValueError(
                 f"`path` must be an intact {path.suffix} file, got {path} ({error}). Write it again."
             ) from error

@@ -29,11 +29,7 @@ Example:
     (torch.Size([]), 'default')
 """
 
-from bivshap_lightning.metrics.auc import DeletionAUC, InsertionAUC
-from bivshap_lightning.metrics.directional import DirectionalRedundancy
-from bivshap_lightning.metrics.mutual import MutualRedundancyMasking
-from bivshap_lightning.metrics.post_hoc import PostHocAccuracy
-from bivshap_lightning.metrics.results import Convention, MetricResult
+from typing import TYPE_CHECKING
 
 __all__ = [
     "Convention",
@@ -44,3 +40,35 @@ __all__ = [
     "MutualRedundancyMasking",
     "PostHocAccuracy",
 ]
+
+if TYPE_CHECKING:
+    from bivshap_lightning.metrics.auc import DeletionAUC, InsertionAUC
+    from bivshap_lightning.metrics.directional import DirectionalRedundancy
+    from bivshap_lightning.metrics.mutual import MutualRedundancyMasking
+    from bivshap_lightning.metrics.post_hoc import PostHocAccuracy
+    from bivshap_lightning.metrics.results import Convention, MetricResult
+else:
+    # Loaded on first use, so that the catalogue of numbers can be imported without torch.
+    _HOMES = {
+        "Convention": "results",
+        "DeletionAUC": "auc",
+        "DirectionalRedundancy": "directional",
+        "InsertionAUC": "auc",
+        "MetricResult": "results",
+        "MutualRedundancyMasking": "mutual",
+        "PostHocAccuracy": "post_hoc",
+    }
+
+    def __getattr__(name: str) -> object:
+        """Import a public name from the module that defines it, once (PEP 562)."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        """List the lazy names too, for completion in shells and notebooks."""
+        return sorted({*globals(), *__all__})

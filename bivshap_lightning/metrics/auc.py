@@ -1,4 +1,4 @@
-"""Insertion and deletion AUC: how fast the utility comes and goes with the most important players."""
+"""Insertion and deletion AUC: the utility while the most important players are inserted or removed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
+from bivshap_lightning.checks import check_choice
 from bivshap_lightning.game import Game
-from bivshap_lightning.graph.checks import check_choice
 from bivshap_lightning.metrics.grid import N_POINTS, players_at_fractions
-from bivshap_lightning.metrics.inputs import Ranking, RankingOrGraph, ranked_places
+from bivshap_lightning.metrics.inputs import RankingLike, RankingOrGraph, player_ranks
 from bivshap_lightning.metrics.plotting import area_label, draw_curve
 from bivshap_lightning.metrics.results import (
     Convention,
@@ -31,12 +31,12 @@ _PER_SAMPLE = ("auc",)
 
 
 def insertion_auc(
-    game: Game, ranking_or_graph: Ranking, *, convention: Convention = "default", personalized: bool = False
+    game: Game, ranking_or_graph: RankingLike, *, convention: Convention = "default", personalized: bool = False
 ) -> MetricResult:
-    """What :class:`InsertionAUC` reports on one batch, and `per_sample_auc` (B,).
+    """Return what :class:`InsertionAUC` computes on one batch, and `per_sample_auc` (B,).
 
     Args:
-        game: The game of B samples to judge on.
+        game: The game of B samples.
         ranking_or_graph: See :mod:`bivshap_lightning.metrics.inputs`.
         convention: As in the class.
         personalized: As in the class.
@@ -52,12 +52,12 @@ def insertion_auc(
 
 
 def deletion_auc(
-    game: Game, ranking_or_graph: Ranking, *, convention: Convention = "default", personalized: bool = False
+    game: Game, ranking_or_graph: RankingLike, *, convention: Convention = "default", personalized: bool = False
 ) -> MetricResult:
-    """What :class:`DeletionAUC` reports on one batch, and `per_sample_auc` (B,).
+    """Return what :class:`DeletionAUC` computes on one batch, and `per_sample_auc` (B,).
 
     Args:
-        game: The game of B samples to judge on.
+        game: The game of B samples.
         ranking_or_graph: See :mod:`bivshap_lightning.metrics.inputs`.
         convention: As in the class.
         personalized: As in the class.
@@ -76,9 +76,9 @@ def _auc_update(
     game: Game, ranking: RankingOrGraph, *, insert: bool, convention: Convention, personalized: bool
 ) -> SampleScores:
     check_choice(convention, Convention, "convention")
-    places = ranked_places(game, ranking, personalized=personalized)
+    ranks = player_ranks(game, ranking, personalized=personalized, oriented=convention == "default")
     steps = torch.arange(game.n_players + 1, device=game.device)
-    is_reached = places[:, None] < steps[:, None]
+    is_reached = ranks[:, None] < steps[:, None]
     utilities = game(is_reached if insert else ~is_reached).cpu().double()
     steps, counts = steps.cpu(), game.player_counts.cpu()
     n_reached_when_empty = torch.zeros_like(counts) if insert else counts
@@ -98,7 +98,7 @@ def _auc_compute(totals: Totals, *, insert: bool) -> dict[str, Tensor]:
 
 
 class _StepwiseAUC(SampleMetric):
-    """What insertion and deletion share: everything but the direction."""
+    """Insertion and deletion AUC, which differ in the direction only."""
 
     plot_lower_bound: float = 0.0
 
@@ -141,7 +141,7 @@ class _StepwiseAUC(SampleMetric):
 
 
 class InsertionAUC(_StepwiseAUC):
-    """How fast the utility comes when the most important players are put back first.
+    """Mean utility while the most important players are inserted first.
 
     With `I_k` the input of which only the `k` highest-ranked of F players are present, a sample scores
     `(1/F) sum_{k=0}^{F-1} max(u(I_k) - c, 0)`: the area under a step curve, without trapezoids and without division
@@ -156,16 +156,17 @@ class InsertionAUC(_StepwiseAUC):
 
     * `auc`, `auc_se`: mean over samples;
     * `curve`, `curve_se` (26,): mean of `max(u(I_k) - c, 0)` at `k = int(F x)` for `x` in 0, 0.04, ..., 1;
-    * `inserted_fraction` (26,): players put back / players of all samples;
+    * `inserted_fraction` (26,): inserted players / players of all samples;
     * `n_samples`; with `per_sample`, `per_sample_auc` (N,).
 
     With one player only `u(I_0)` counts, so the default is 0. If all players are null the default is 0.
 
     Args:
         convention: `c` is the sample's own `u(all removed)` by default, and 0.5 for "paper" (its older code, meant
-            for the probability of one of two classes).
-        personalized: Whether the walk that ranks the players of a graph restarts by their univariate values, as the
-            paper's does. Plays no part for scores.
+            for the probability of one of two classes). By default graphs are ranked with the sign of
+            `u(all) - u(none)`, for "paper" as they are.
+        personalized: Whether PageRank, which ranks the players of a graph, restarts by their Shapley values, as the
+            paper's does. No effect on scores.
         per_sample: Whether to keep every sample's score.
         kwargs: torchmetrics' own.
 
@@ -183,7 +184,7 @@ class InsertionAUC(_StepwiseAUC):
 
 
 class DeletionAUC(_StepwiseAUC):
-    """How slowly the utility goes when the most important players are removed first.
+    """Mean utility while the most important players are removed first.
 
     As :class:`InsertionAUC`, with `D_k`, the input from which the `k` highest-ranked players are removed, in place
     of `I_k`; **lower** is better. `compute` returns `removed_fraction` (26,) in place of `inserted_fraction`.

@@ -1,4 +1,4 @@
-"""Directional redundancy: whether players that others make redundant can go, and those others cannot."""
+"""Directional redundancy: accuracy when the sources or the sinks of the redundancy graph are masked."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bivshap_lightning.checks import check_choice, check_gamma
 from bivshap_lightning.game import Game
-from bivshap_lightning.graph import RedundancyGraph
-from bivshap_lightning.graph.checks import check_choice, check_gamma
-from bivshap_lightning.metrics.inputs import Graphs, RankingOrGraph, existing_players, redundancy_inputs
+from bivshap_lightning.graph import DEFAULT_GAMMA, RedundancyGraph
+from bivshap_lightning.metrics.controls import N_DRAWS, check_draws, random_removals
+from bivshap_lightning.metrics.inputs import GraphsLike, RankingOrGraph, graph_per_sample
 from bivshap_lightning.metrics.plotting import draw_maskings
 from bivshap_lightning.metrics.post_hoc import keeps_decision
-from bivshap_lightning.metrics.redundancy import STATISTICS, Redundancies, describe, summarize
+from bivshap_lightning.metrics.redundancy import STATISTICS, RedundancyBatch, h_statistics, summarize_statistics
 from bivshap_lightning.metrics.results import (
     Convention,
     MetricResult,
@@ -34,15 +35,23 @@ _ACCURACIES = tuple(f"{masking}_accuracy" for masking in MASKINGS)
 
 
 def directional_redundancy(
-    game: Game, ranking_or_graph: Graphs, *, gamma: float = 1e-5, convention: Convention = "default"
+    game: Game,
+    ranking_or_graph: GraphsLike,
+    *,
+    gamma: float = DEFAULT_GAMMA,
+    convention: Convention = "default",
+    n_draws: int = N_DRAWS,
+    seed: int = 0,
 ) -> MetricResult:
-    """What :class:`DirectionalRedundancy` reports on one batch, and its scores per sample (B,).
+    """Return what :class:`DirectionalRedundancy` computes on one batch, and its scores per sample (B,).
 
     Args:
-        game: The game of B samples to judge on.
+        game: The game of B samples.
         ranking_or_graph: Graphs, see :mod:`bivshap_lightning.metrics.inputs`.
         gamma: As in the class.
         convention: As in the class.
+        n_draws: As in the class.
+        seed: As in the class.
 
     Example:
         >>> from bivshap_lightning import ExplanationGraph
@@ -51,42 +60,60 @@ def directional_redundancy(
         >>> result["per_sample_mask_sinks_accuracy"], result["per_sample_mask_sources_accuracy"]
         (tensor([1.], dtype=torch.float64), tensor([0.], dtype=torch.float64))
     """
-    scores = _directional_update(game, ranking_or_graph, gamma=check_gamma(gamma), convention=convention)
+    settings = _check_settings(gamma, n_draws, seed)
+    scores = _directional_update(game, ranking_or_graph, convention=convention, **settings)
     return functional_result("DirectionalRedundancy", convention, scores, _directional_compute, _ACCURACIES)
 
 
+def _check_settings(gamma: float, n_draws: int, seed: int) -> dict[str, Any]:
+    return {"gamma": check_gamma(gamma), **check_draws(n_draws, seed)}
+
+
 def _directional_update(
-    game: Game, ranking_or_graph: RankingOrGraph, *, gamma: float, convention: Convention
+    game: Game, ranking_or_graph: RankingOrGraph, *, gamma: float, convention: Convention, n_draws: int, seed: int
 ) -> SampleScores:
     check_choice(convention, Convention, "convention")
-    graphs = redundancy_inputs(game, ranking_or_graph)
-    redundancies = Redundancies.of(graphs, game.n_players, gamma, convention)
-    sources, sinks = _sources_and_sinks(redundancies.graphs, game.n_players, convention)
-    present = {
-        "mask_sinks": ~sinks,
-        "keep_only_sources": sources | ~sources.any(dim=1, keepdim=True),
-        "mask_sources": ~sources,
-        "keep_only_sinks": sinks | ~sinks.any(dim=1, keepdim=True),
-    }
-    masks = torch.stack([torch.ones_like(sinks), *(present[masking] for masking in MASKINGS)], dim=1)
-    right = keeps_decision(game, masks)
-    masked = (~masks & existing_players(game).cpu()[:, None]).sum(dim=2)
-    statistics = describe(redundancies)
-    scores = {**statistics, "without_direction": ~(sources | sinks).any(dim=1)}
-    for place, masking in enumerate(MASKINGS, start=1):
-        scores[f"{masking}_accuracy"], scores[f"{masking}_masked"] = right[:, place], masked[:, place]
+    graphs = graph_per_sample(game, ranking_or_graph)
+    batch = RedundancyBatch.from_graphs(graphs, game.n_players, gamma, convention)
+    sources, sinks = _sources_and_sinks(batch.graphs, game.n_players, convention)
+    has_direction = (sources | sinks).any(dim=1)
+    masked = _masked(sources, sinks, has_direction, game.player_counts.cpu(), mask_all=convention == "paper")
+    n_masked = masked.sum(dim=2)
+    random = random_removals(game, n_masked, n_draws=n_draws, seed=seed)
+    whole = torch.ones(game.n_samples, 1, game.n_players, dtype=torch.bool)
+    masks = [whole, ~whole, ~masked, random.flatten(1, 2)]
+    right = keeps_decision(game, torch.cat(masks, dim=1)).split([mask.shape[1] for mask in masks], dim=1)
+    random_right = right[3].unflatten(1, (len(MASKINGS), n_draws)).mean(dim=2)
+    scores = {**h_statistics(batch), "without_direction": ~has_direction, "empty_accuracy": right[1][:, 0]}
+    for k, masking in enumerate(MASKINGS):
+        scores[f"{masking}_accuracy"], scores[f"{masking}_masked"] = right[2][:, k], n_masked[:, k]
+        scores[f"{masking}_random_accuracy"] = random_right[:, k]
     return scores
+
+
+def _masked(sources: Tensor, sinks: Tensor, has_direction: Tensor, counts: Tensor, *, mask_all: bool) -> Tensor:
+    """Return the masked players of each masking, bool (B, 4, F)."""
+    has_player = torch.arange(sources.shape[1]) < counts[:, None]
+    masked = {
+        "mask_sinks": sinks,
+        "keep_only_sources": has_player & ~sources,
+        "mask_sources": sources,
+        "keep_only_sinks": has_player & ~sinks,
+    }
+    without_direction = has_player & mask_all
+    stacked = torch.stack([masked[masking] for masking in MASKINGS], dim=1)
+    return torch.where(has_direction[:, None, None], stacked, without_direction[:, None])
 
 
 def _sources_and_sinks(
     graphs: Sequence[RedundancyGraph], n_players: int, convention: Convention
 ) -> tuple[Tensor, Tensor]:
-    """Bool (B, F) each."""
+    """Return bool (B, F) each."""
     is_source, is_sink = np.zeros((2, len(graphs), n_players), dtype=np.bool_)
     if convention == "default":
-        for sample, condensation in enumerate(RedundancyGraph.condense_all(graphs)):
-            is_source[sample, : graphs[sample].n_players] = condensation.is_source
-            is_sink[sample, : graphs[sample].n_players] = condensation.is_sink
+        for sample, components in enumerate(RedundancyGraph.components_of_all(graphs)):
+            is_source[sample, : graphs[sample].n_players] = components.is_source
+            is_sink[sample, : graphs[sample].n_players] = components.is_sink
     else:
         for sample, h in enumerate(graphs):
             sources, sinks = h.sources_and_sinks(convention)
@@ -99,15 +126,17 @@ def _directional_compute(totals: Totals) -> dict[str, Tensor]:
     result: dict[str, Tensor] = {}
     for masking in MASKINGS:
         result |= totals.estimate(f"{masking}_accuracy")
+        result |= totals.estimate(f"{masking}_random_accuracy")
         result[f"{masking}_share_masked"] = totals.share(f"{masking}_masked", "players")
-    return {**result, "share_without_direction": totals.mean("without_direction"), **summarize(totals)}
+    result |= totals.estimate("empty_accuracy")
+    return {**result, "share_without_direction": totals.mean("without_direction"), **summarize_statistics(totals)}
 
 
 class DirectionalRedundancy(SampleMetric):
-    """How often the prediction stays under four maskings of the sources and sinks of H.
+    """How often the prediction stays the same under four maskings of the sources and sinks of H.
 
-    Sources make others redundant and are made so by none outside their component; sinks are made redundant and make
-    none so. A sample counts as right when the decision is the one on the whole input.
+    Sources make other components redundant and no other component makes them so; for sinks it is the reverse. A sample
+    counts as right when the decision is the one on the whole input.
 
     | masking | what stays | a good graph |
     | --- | --- | --- |
@@ -117,27 +146,32 @@ class DirectionalRedundancy(SampleMetric):
     | `keep_only_sinks` | the sinks | loses it: lower is better |
 
     So `higher_is_better` is None. All shares and accuracies range from 0 to 1. It is most sensitive to `gamma`.
-    `update` takes graphs, see :mod:`bivshap_lightning.metrics.inputs`, and at most 5 coalitions per sample.
+    `update` takes graphs, see :mod:`bivshap_lightning.metrics.inputs`, and `6 + 4 n_draws` coalitions per sample.
 
     `compute` returns, for each masking `m` of the table:
 
     * `<m>_accuracy`, `<m>_accuracy_se`;
+    * `<m>_random_accuracy`, `<m>_random_accuracy_se`: control, with as many players removed at random, mean over the
+      draws;
     * `<m>_share_masked`: masked players / players of all samples;
 
     and
 
-    * `share_without_direction`: samples without sources and sinks (one player, H empty, or a single component);
-      nothing is masked there, so they count as right in all four;
+    * `empty_accuracy`, `empty_accuracy_se`: control, with all players removed;
+    * `share_without_direction`: samples without sources and sinks (one player, H empty, or a single component). By
+      default nothing is masked there, so they count as right in all four;
     * of H: `density`, `density_se` (mean over samples), `groups_per_sample`, `group_size` (mean over groups, 0
       without any), `share_grouped` (players in groups / players), `share_undecided` (edges that the noise leaves
-      open / pairs);
+      undecided / pairs);
     * `n_samples`; with `per_sample`, `per_sample_<m>_accuracy` (N,) for each masking.
 
     Args:
-        gamma: Largest weight that counts as nothing, for graphs G. A `RedundancyGraph` has its own.
+        gamma: Largest weight that counts as redundant, for graphs G. A `RedundancyGraph` has its own.
         convention: By default the sinks are all components of H without outgoing edges; for "paper" those with the
-            highest PageRank of their part, as a rule one of several. "paper" also takes G at face value whatever its
-            standard errors.
+            highest PageRank of their part, usually one of several. "paper" also ignores standard errors, and masks all
+            players of samples without direction, as the published code does.
+        n_draws: Number of draws over which the controls are averaged.
+        seed: Of the draws. They do not depend on batches, processes or global generators.
         per_sample: Whether to keep every sample's score.
         kwargs: torchmetrics' own.
 
@@ -161,7 +195,9 @@ class DirectionalRedundancy(SampleMetric):
     _shapes: ClassVar = {
         **STATISTICS,
         "without_direction": (),
+        "empty_accuracy": (),
         **dict.fromkeys(_ACCURACIES, ()),
+        **dict.fromkeys((f"{masking}_random_accuracy" for masking in MASKINGS), ()),
         **dict.fromkeys((f"{masking}_masked" for masking in MASKINGS), ()),
     }
     _per_sample: ClassVar = _ACCURACIES
@@ -170,17 +206,26 @@ class DirectionalRedundancy(SampleMetric):
     def __init__(
         self,
         *,
-        gamma: float = 1e-5,
+        gamma: float = DEFAULT_GAMMA,
         convention: Convention = "default",
+        n_draws: int = N_DRAWS,
+        seed: int = 0,
         per_sample: bool = False,
         **kwargs: Any,
     ) -> None:
-        settings = {"gamma": check_gamma(gamma)}
+        settings = _check_settings(gamma, n_draws, seed)
         super().__init__(convention=convention, per_sample=per_sample, settings=settings, **kwargs)
-        self.gamma = settings["gamma"]
+        self.gamma, self.n_draws, self.seed = settings["gamma"], settings["n_draws"], settings["seed"]
 
     def _measure(self, game: Game, ranking_or_graph: RankingOrGraph) -> SampleScores:
-        return _directional_update(game, ranking_or_graph, gamma=self.gamma, convention=self.convention)
+        return _directional_update(
+            game,
+            ranking_or_graph,
+            gamma=self.gamma,
+            convention=self.convention,
+            n_draws=self.n_draws,
+            seed=self.seed,
+        )
 
     def _summarize(self, totals: Totals) -> dict[str, Tensor]:
         return _directional_compute(totals)

@@ -1,4 +1,4 @@
-"""The metrics without state: one call judges one batch and returns what the class would, scores per sample included.
+"""The metrics as functions of one batch, without state; they return scores per sample too.
 
 Example:
     >>> import torch
@@ -14,6 +14,7 @@ from bivshap_lightning.metrics.auc import deletion_auc, insertion_auc
 from bivshap_lightning.metrics.directional import directional_redundancy
 from bivshap_lightning.metrics.mutual import mutual_redundancy_masking
 from bivshap_lightning.metrics.post_hoc import post_hoc_accuracy
+from bivshap_lightning.metrics.roles import role_shares
 
 __all__ = [
     "deletion_auc",
@@ -21,4 +22,5 @@ __all__ = [
     "insertion_auc",
     "mutual_redundancy_masking",
     "post_hoc_accuracy",
+    "role_shares",
 ]

@@ -1,4 +1,4 @@
-"""The fractions at which curves are reported: 0, 0.04, ..., 1 of the players."""
+"""The fractions of players at which curves are reported: 0, 0.04, ..., 1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ N_POINTS = N_STEPS + 1
 
 
 def players_at_fractions(player_counts: Tensor) -> Tensor:
-    """How many players each fraction is, rounded down: `int(F k)` in whole numbers, free of floating point.
+    """Return `int(F k)` at each fraction k, in integer arithmetic.
 
     Args:
         player_counts: (B,) int64, F of each sample.

@@ -1,10 +1,10 @@
-"""What the metrics take as `ranking_or_graph`, brought to one form. The only place that knows all the forms.
+"""Converts everything that metrics accept as `ranking_or_graph` to ranks of players or to one graph per sample.
 
-* Scores, high = important: (B, F), or (F,) for a game of one sample. Ties go by index. Entries of players that a
-  sample lacks are ignored.
+* Scores, high = important: (B, F), or (F,) for a game of one sample. Ties go by index. Scores of players that a
+  sample does not have are ignored.
 * An `ExplanationGraph` for a game of one sample, or a sequence of B of them. Players are ranked by `order()`: ties
-  go by univariate value, then by index.
-* An `Explanation` of the same B samples, which stands for its graphs; of a univariate method, for its attributions.
+  go by Shapley value, then by index.
+* An `Explanation` of the same B samples: its graphs are used, or the attributions of a univariate method.
 * For the redundancy metrics only, in place of any `ExplanationGraph`: a `RedundancyGraph`.
 """
 
@@ -23,96 +23,87 @@ from bivshap_lightning.game import Game
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
 from bivshap_lightning.graph.batched import rank_all
 
-Graph: TypeAlias = ExplanationGraph | RedundancyGraph
-Graphs: TypeAlias = Explanation | ExplanationGraph | RedundancyGraph | Sequence[Graph]
-Ranking: TypeAlias = Tensor | NDArray[Any] | Sequence[Any] | Explanation | ExplanationGraph
-RankingOrGraph: TypeAlias = Ranking | Graphs
+AnyGraph: TypeAlias = ExplanationGraph | RedundancyGraph
+GraphsLike: TypeAlias = Explanation | ExplanationGraph | RedundancyGraph | Sequence[AnyGraph]
+RankingLike: TypeAlias = Tensor | NDArray[Any] | Sequence[Any] | Explanation | ExplanationGraph
+RankingOrGraph: TypeAlias = RankingLike | GraphsLike
 
 
-def existing_players(game: Game) -> Tensor:
-    """Which of the F players each sample has, bool (B, F) on the game's device.
-
-    Example:
-        >>> existing_players(Game(lambda x: x[:, 0], torch.ones(1, 2)))
-        tensor([[True, True]])
-    """
-    return torch.arange(game.n_players, device=game.device) < game.player_counts[:, None]
-
-
-def ranked_places(game: Game, ranking: RankingOrGraph, *, personalized: bool = False) -> Tensor:
-    """The place of every player in its sample's ranking: 0 for the most important one.
+def player_ranks(game: Game, ranking: RankingOrGraph, *, personalized: bool = False, oriented: bool = True) -> Tensor:
+    """Return the rank of every player in its sample's ranking: 0 for the most important one.
 
     Args:
-        game: The game to judge on.
+        game: The game that the metric evaluates.
         ranking: See above.
-        personalized: Whether the walk that ranks the players of a graph restarts by univariate values.
+        personalized: Whether PageRank, which ranks the players of a graph, restarts by Shapley values.
+        oriented: Whether graphs of games with u(all) < u(none) are ranked with all signs reversed.
 
     Returns:
-        (B, F) int64 on the game's device. Players that a sample lacks have the last places.
+        (B, F) int64 on the game's device. Players that a sample does not have are ranked last.
 
     Example:
         >>> game = Game(lambda x: x[:, 0], torch.ones(1, 3))
-        >>> ranked_places(game, [0.1, 0.3, 0.1])
+        >>> player_ranks(game, [0.1, 0.3, 0.1])
         tensor([[1, 0, 2]])
     """
-    _check_every_sample_plays(game)
+    _check_samples_have_players(game)
     if not _are_graphs(ranking):
-        return _places_of_scores(game, _as_scores(game, ranking))
+        return _ranks_of_scores(game, _as_scores(game, ranking))
     graphs = [graph for graph in _as_graphs(game, ranking) if isinstance(graph, ExplanationGraph)]
     if len(graphs) < game.n_samples:
         raise TypeError(
             "`ranking_or_graph` must rank the players, got RedundancyGraph. Pass the ExplanationGraph that it "
             "was made from, or scores."
         )
-    rankings = rank_all(graphs, personalized=personalized)
-    places = numbered_from([ranking.places for ranking in rankings], game.n_players)
-    return torch.from_numpy(places).to(game.device)
+    rankings = rank_all(graphs, personalized=personalized, oriented=oriented)
+    ranks = pad_with_indices([ranking.ranks for ranking in rankings], game.n_players)
+    return torch.from_numpy(ranks).to(game.device)
 
 
-def numbered_from(rows: Sequence[NDArray[np.intp]], n_players: int) -> NDArray[np.intp]:
-    """Numbers of each sample's players, (B, F); players that a sample lacks go by their own.
+def pad_with_indices(rows: Sequence[NDArray[np.intp]], n_players: int) -> NDArray[np.intp]:
+    """Return the rows as one (B, F) array; entries of players that a sample does not have are the player's index.
 
     Args:
-        rows: B of them, as long as the sample has players.
+        rows: B of them, each as long as the sample has players.
         n_players: F of the game.
 
     Example:
-        >>> numbered_from([np.array([1, 0]), np.array([2, 1, 0])], 3)
+        >>> pad_with_indices([np.array([1, 0]), np.array([2, 1, 0])], 3)
         array([[1, 0, 2],
                [2, 1, 0]])
     """
     joined = np.concatenate(rows)
     if len(joined) == len(rows) * n_players:
         return joined.reshape(len(rows), n_players)
-    numbers = np.tile(np.arange(n_players), (len(rows), 1))
+    padded = np.tile(np.arange(n_players), (len(rows), 1))
     for sample, row in enumerate(rows):
-        numbers[sample, : len(row)] = row
-    return numbers
+        padded[sample, : len(row)] = row
+    return padded
 
 
-def redundancy_inputs(game: Game, graphs: RankingOrGraph) -> list[Graph]:
-    """One graph per sample, each over the players of its sample.
+def graph_per_sample(game: Game, graphs: RankingOrGraph) -> list[AnyGraph]:
+    """Return one graph per sample, each over the players of its sample.
 
     Args:
-        game: The game to judge on.
+        game: The game that the metric evaluates.
         graphs: See above.
 
     Example:
         >>> game = Game(lambda x: x[:, 0], torch.ones(1, 2))
-        >>> redundancy_inputs(game, ExplanationGraph([[0, 1], [2, 0]]))
+        >>> graph_per_sample(game, ExplanationGraph([[0, 1], [2, 0]]))
         [ExplanationGraph(2 players, exact weights in [0, 2])]
     """
-    _check_every_sample_plays(game)
+    _check_samples_have_players(game)
     if not _are_graphs(graphs):
         raise TypeError(
             "`ranking_or_graph` must be graphs for a redundancy metric, got "
-            f"{_describe(graphs)}. Pass an Explanation of a bivariate method, or one ExplanationGraph or "
+            f"{_type_and_shape(graphs)}. Pass an Explanation of a bivariate method, or one ExplanationGraph or "
             "RedundancyGraph per sample."
         )
     return _as_graphs(game, graphs)
 
 
-def _check_every_sample_plays(game: Game) -> None:
+def _check_samples_have_players(game: Game) -> None:
     if not bool((game.player_counts > 0).all()):
         sample = int((game.player_counts == 0).nonzero()[0])
         raise ValueError(
@@ -128,16 +119,16 @@ def _are_graphs(value: Any) -> bool:
     return isinstance(value, (ExplanationGraph, RedundancyGraph))
 
 
-def _as_graphs(game: Game, value: Any) -> list[Graph]:
-    """Checked graphs, one per sample."""
+def _as_graphs(game: Game, value: Any) -> list[AnyGraph]:
+    """Return checked graphs, one per sample."""
     if isinstance(value, Explanation):
-        graphs: list[Graph] = list(value.graphs())
+        graphs: list[AnyGraph] = list(value.graphs())
     else:
         graphs = [value] if isinstance(value, (ExplanationGraph, RedundancyGraph)) else list(value)
     if len(graphs) != game.n_samples:
         raise ValueError(
             f"`ranking_or_graph` must hold one graph per sample of the game, {game.n_samples}, got {len(graphs)}. "
-            "To judge one graph on all samples, repeat it."
+            "To use one graph for all samples, repeat it."
         )
     for sample, (graph, n_players) in enumerate(zip(graphs, game.player_counts.tolist(), strict=True)):
         if not isinstance(graph, (ExplanationGraph, RedundancyGraph)):
@@ -154,7 +145,7 @@ def _as_graphs(game: Game, value: Any) -> list[Graph]:
 
 
 def _as_scores(game: Game, value: Any) -> Tensor:
-    """Checked scores, float64 (B, F) on the CPU."""
+    """Return checked scores, float64 (B, F) on the CPU."""
     scores = _as_floats(value.shapley if isinstance(value, Explanation) else value)
     expected = (game.n_samples, game.n_players)
     given = tuple(scores.shape)
@@ -165,7 +156,7 @@ def _as_scores(game: Game, value: Any) -> Tensor:
             f"`ranking_or_graph` must have shape {expected}, one score per sample and player, got {given}. "
             "Rank the players of the same game."
         )
-    is_missing = scores.isnan() & existing_players(game).cpu()
+    is_missing = scores.isnan() & _has_player(game)
     if bool(is_missing.any()):
         raise ValueError(
             f"`ranking_or_graph` must be free of NaN, got {int(is_missing.sum())} NaN of {scores.numel()} scores. "
@@ -179,26 +170,30 @@ def _as_floats(value: Any) -> Tensor:
         return value.detach().cpu().double()
     try:
         array = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError):  # no rectangular array, or tensors that are none on the CPU
+    except (TypeError, ValueError, RuntimeError):  # not rectangular, or tensors that are not on the CPU
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "fiub":
         raise TypeError(
-            f"`ranking_or_graph` must be scores, an Explanation or graphs, got {_describe(value)}. "
+            f"`ranking_or_graph` must be scores, an Explanation or graphs, got {_type_and_shape(value)}. "
             "Pass a tensor of one score per sample and player."
         )
     return torch.from_numpy(array.astype(np.float64))
 
 
-def _places_of_scores(game: Game, scores: Tensor) -> Tensor:
-    # Players that a sample lacks have the highest indices, so a stable sort leaves them behind all others.
-    lacking = ~existing_players(game).cpu()
-    order = scores.masked_fill(lacking, -torch.inf).argsort(dim=1, descending=True, stable=True)
+def _ranks_of_scores(game: Game, scores: Tensor) -> Tensor:
+    # Players that a sample does not have are the highest indices, so a stable sort keeps them last.
+    order = scores.masked_fill(~_has_player(game), -torch.inf).argsort(dim=1, descending=True, stable=True)
     order = order.to(game.device)
-    places = torch.arange(game.n_players, device=game.device).expand_as(order)
-    return torch.empty_like(order).scatter_(1, order, places)
+    ranks = torch.arange(game.n_players, device=game.device).expand_as(order)
+    return torch.empty_like(order).scatter_(1, order, ranks)
 
 
-def _describe(value: Any) -> str:
+def _has_player(game: Game) -> Tensor:
+    """Return which of the F players each sample has, bool (B, F) on the CPU."""
+    return torch.arange(game.n_players) < game.player_counts.cpu()[:, None]
+
+
+def _type_and_shape(value: Any) -> str:
     if isinstance(value, Explanation):
         return f"the univariate explanation of {value.method!r}"
     shape = getattr(value, "shape", None)

@@ -1,9 +1,8 @@
-"""Mutual redundancy masking: whether one member of each redundant group is enough."""
+"""Mutual redundancy masking: accuracy when members of mutually redundant groups are masked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,18 +10,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bivshap_lightning.checks import check_choice, check_gamma
 from bivshap_lightning.game import Game
-from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph import DEFAULT_GAMMA, ExplanationGraph
 from bivshap_lightning.graph.batched import rank_all
-from bivshap_lightning.graph.checks import check_choice, check_gamma
-from bivshap_lightning.metrics.inputs import Graph, Graphs, RankingOrGraph, numbered_from, redundancy_inputs
+from bivshap_lightning.metrics.controls import N_DRAWS, check_draws, random_removals
+from bivshap_lightning.metrics.inputs import AnyGraph, GraphsLike, RankingOrGraph, graph_per_sample, pad_with_indices
 from bivshap_lightning.metrics.plotting import draw_curve, draw_point
 from bivshap_lightning.metrics.post_hoc import keeps_decision
 from bivshap_lightning.metrics.redundancy import (
     STATISTICS,
-    Redundancies,
-    describe,
-    summarize,
+    RedundancyBatch,
+    h_statistics,
+    summarize_statistics,
 )
 from bivshap_lightning.metrics.results import (
     Convention,
@@ -46,18 +46,18 @@ _PER_SAMPLE = ("accuracy_with_representatives", "share_removable")
 
 def mutual_redundancy_masking(
     game: Game,
-    ranking_or_graph: Graphs,
+    ranking_or_graph: GraphsLike,
     *,
-    gamma: float = 1e-5,
+    gamma: float = DEFAULT_GAMMA,
     convention: Convention = "default",
-    n_draws: int = 5,
+    n_draws: int = N_DRAWS,
     seed: int = 0,
 ) -> MetricResult:
-    """What :class:`MutualRedundancyMasking` reports on one batch, and its scores per sample (B,).
+    """Return what :class:`MutualRedundancyMasking` computes on one batch, and its scores per sample (B,).
 
     Args:
-        game: The game of B samples to judge on.
-        ranking_or_graph: Graphs, see :mod:`bivshap_lightning.metrics.inputs`.
+        game: The game of B samples.
+        ranking_or_graph: GraphsLike, see :mod:`bivshap_lightning.metrics.inputs`.
         gamma: As in the class.
         convention: As in the class.
         n_draws: As in the class.
@@ -75,112 +75,120 @@ def mutual_redundancy_masking(
 
 
 def _check_settings(gamma: float, n_draws: int, seed: int) -> dict[str, Any]:
-    for name, value, least in (("n_draws", n_draws, 1), ("seed", seed, 0)):
-        if not isinstance(value, Integral) or value < least:
-            raise ValueError(
-                f"`{name}` must be a whole number >= {least}, got {value!r}. Leave it out for the default."
-            )
-    return {"gamma": check_gamma(gamma), "n_draws": int(n_draws), "seed": int(seed)}
+    return {"gamma": check_gamma(gamma), **check_draws(n_draws, seed)}
 
 
 def _mutual_update(
     game: Game, ranking_or_graph: RankingOrGraph, *, gamma: float, convention: Convention, n_draws: int, seed: int
 ) -> SampleScores:
     check_choice(convention, Convention, "convention")
-    graphs = redundancy_inputs(game, ranking_or_graph)
-    redundancies = Redundancies.of(graphs, game.n_players, gamma, convention)
-    kept = _kept(redundancies, n_draws, seed, at_least=1 if convention == "default" else 0)
-    stays = torch.from_numpy(_turns(redundancies, _places(graphs, redundancies)) == 0)
-    whole = torch.ones(game.n_samples, 1, game.n_players, dtype=torch.bool)
-    right = keeps_decision(game, torch.cat([whole, stays[:, None], kept.flatten(1, 2)], dim=1))
-    statistics = describe(redundancies)
+    graphs = graph_per_sample(game, ranking_or_graph)
+    batch = RedundancyBatch.from_graphs(graphs, game.n_players, gamma, convention)
+    kept = _kept(batch, n_draws, seed, at_least=1 if convention == "default" else 0)
+    oriented = convention == "default"
+    stays = torch.from_numpy(_rank_in_component(batch, _ranks_of_groups(graphs, batch, oriented=oriented)) == 0)
     removable = (~stays).sum(dim=1)
+    random = random_removals(game, removable[:, None], n_draws=n_draws, seed=seed)
+    whole = torch.ones(game.n_samples, 1, game.n_players, dtype=torch.bool)
+    masks = [whole, ~whole, stays[:, None], random.flatten(1, 2), kept.flatten(1, 2)]
+    right = keeps_decision(game, torch.cat(masks, dim=1)).split([mask.shape[1] for mask in masks], dim=1)
+    statistics = h_statistics(batch)
     return {
         **statistics,
-        "accuracy_with_representatives": right[:, 1],
+        "empty_accuracy": right[1][:, 0],
+        "accuracy_with_representatives": right[2][:, 0],
+        "random_removal_accuracy": right[3].mean(dim=1),
         "removable": removable,
         "share_removable": removable / statistics["players"],
-        "curve": right[:, 2:].unflatten(1, (n_draws, N_LEVELS)).mean(dim=1),
+        "n_independent": statistics["players"] - removable,
+        "curve": right[4].unflatten(1, (n_draws, N_LEVELS)).mean(dim=1),
         "masked": (~kept[:, 0]).sum(dim=2),
     }
 
 
-def _places(graphs: Sequence[Graph], redundancies: Redundancies) -> IntArray:
-    """(B, F): the place of each player in the ranking of its G; of an H, which ranks nobody, its number."""
-    n_samples, n_players = redundancies.size_of.shape
-    places = np.tile(np.arange(n_players), (n_samples, 1))
-    # Ranking takes time, and without groups is for nothing.
-    samples = np.flatnonzero((redundancies.size_of > 1).any(axis=1)).tolist()
+def _ranks_of_groups(graphs: Sequence[AnyGraph], batch: RedundancyBatch, *, oriented: bool) -> IntArray:
+    """Return (B, F) the rank of each player in its G; an H has no ranking, so there it is the player's index."""
+    n_samples, n_players = batch.size_of.shape
+    ranks = np.tile(np.arange(n_players), (n_samples, 1))
+    # Without groups the ranking is not used, so it is not computed.
+    samples = np.flatnonzero((batch.size_of > 1).any(axis=1)).tolist()
     ranked = {sample: graph for sample in samples if isinstance(graph := graphs[sample], ExplanationGraph)}
     if ranked:
-        rankings = rank_all(list(ranked.values()))
-        places[list(ranked)] = numbered_from([ranking.places for ranking in rankings], n_players)
-    return places
+        rankings = rank_all(list(ranked.values()), oriented=oriented)
+        ranks[list(ranked)] = pad_with_indices([ranking.ranks for ranking in rankings], n_players)
+    return ranks
 
 
-def _kept(redundancies: Redundancies, n_draws: int, seed: int, *, at_least: int) -> Tensor:
-    """Which players stay: bool (B, draws, levels, F). Players without a group always do.
+def _kept(batch: RedundancyBatch, n_draws: int, seed: int, *, at_least: int) -> Tensor:
+    """Return which players stay: bool (B, draws, levels, F). Players without a group always do.
 
-    The members that stay are consecutive in a random order, which is closed to a circle. Draws start at equal
-    distances on it, so that over the draws every member stays about equally often. The order is one of player
-    numbers and depends on the seed only, so samples get the same draws in whatever batch they come; NumPy
-    guarantees the raw stream, so also on every machine and release.
+    The members of a group are arranged on a circle in a random order, and each draw keeps consecutive ones. Draws start
+    at equal distances, so that over the draws every member stays about equally often. The order is one of player
+    indices and depends on the seed only, so a sample has the same draws in every batch; NumPy guarantees the raw
+    stream on every machine and release.
     """
-    n_players = redundancies.size_of.shape[1]
+    n_players = batch.size_of.shape[1]
     order = np.argsort(np.random.PCG64(seed).random_raw(n_players), kind="stable")
-    turn, size = (
-        a.astype(np.int32)[:, None, None] for a in (_turns(redundancies, np.argsort(order)), redundancies.size_of)
+    position, size = (
+        a.astype(np.int32)[:, None, None] for a in (_rank_in_component(batch, np.argsort(order)), batch.size_of)
     )
-    ahead = turn - np.arange(n_draws, dtype=np.int32)[:, None, None] * size // n_draws
-    ahead += size * (ahead < 0)
+    distance = position - np.arange(n_draws, dtype=np.int32)[:, None, None] * size // n_draws
+    distance += size * (distance < 0)
     n_kept = np.arange(N_LEVELS, dtype=np.int32)[:, None] * size // (N_LEVELS - 1)
-    least = np.where(size > 1, np.int32(at_least), np.int32(1))
-    return torch.from_numpy(ahead < np.maximum(n_kept, least))
+    minimum = np.where(size > 1, np.int32(at_least), np.int32(1))
+    return torch.from_numpy(distance < np.maximum(n_kept, minimum))
 
 
-def _turns(redundancies: Redundancies, places: IntArray) -> IntArray:
-    """(B, F): how many members of its component come before each player, by places, (F,) or (B, F)."""
-    component_of, numbers = redundancies.component_of, np.arange(redundancies.component_of.shape[1])
-    by_component = np.argsort(component_of * len(numbers) + places, axis=1)
-    turns = np.empty_like(by_component)
-    np.put_along_axis(turns, by_component, numbers, axis=1)
-    sizes = np.where(component_of == numbers, redundancies.size_of, 0)
+def _rank_in_component(batch: RedundancyBatch, ranks: IntArray) -> IntArray:
+    """Return (B, F) how many members of its component rank before each player; ranks are (F,) or (B, F)."""
+    component_of, players = batch.component_of, np.arange(batch.component_of.shape[1])
+    by_component = np.argsort(component_of * len(players) + ranks, axis=1)
+    positions = np.empty_like(by_component)
+    np.put_along_axis(positions, by_component, players, axis=1)
+    sizes = np.where(component_of == players, batch.size_of, 0)
     n_before = sizes.cumsum(axis=1) - sizes
-    turns -= np.take_along_axis(n_before, component_of, axis=1)
-    return turns
+    positions -= np.take_along_axis(n_before, component_of, axis=1)
+    return positions
 
 
 def _mutual_compute(totals: Totals) -> dict[str, Tensor]:
     return {
         **totals.estimate("accuracy_with_representatives"),
+        **totals.estimate("random_removal_accuracy"),
+        **totals.estimate("empty_accuracy"),
         "share_removable": totals.share("removable", "players"),
+        **totals.estimate("n_independent"),
         **totals.estimate("curve"),
         "masked_fraction": totals.share("masked", "players"),
         "keep_level": torch.arange(N_LEVELS, device=totals.n_samples.device).double() / (N_LEVELS - 1),
-        **summarize(totals),
+        **summarize_statistics(totals),
     }
 
 
 class MutualRedundancyMasking(SampleMetric):
-    """How often the prediction stays when groups of mutually redundant players are thinned out.
+    """How often the prediction stays the same when members of mutually redundant groups are masked.
 
     Groups are the strongly connected components of H with more than one member. At keep level 0, 0.1, ..., 1,
     `max(1, int(level * size))` random members of each group stay and the others are masked; all other players stay.
     A sample counts as right when the decision is the one on the whole input.
 
     Range 0 to 1, higher is better. It is most sensitive to `gamma`. `update` takes graphs, see
-    :mod:`bivshap_lightning.metrics.inputs`, and at most `2 + 11 n_draws` coalitions per sample.
+    :mod:`bivshap_lightning.metrics.inputs`, and at most `3 + 12 n_draws` coalitions per sample.
 
     `compute` returns:
 
-    * `accuracy_with_representatives`, `accuracy_with_representatives_se`: with one representative per group left,
-      the highest-ranked one if an `ExplanationGraph` is given, else the one with the lowest index;
-    * `share_removable`: players that go with that / players of all samples. These two are for gates;
-    * `curve`, `curve_se` (11,): accuracy at each keep level, mean over the draws;
+    * `accuracy_with_representatives`, `accuracy_with_representatives_se`: with one member per group left, the
+      highest-ranked one if an `ExplanationGraph` is given, else the one with the lowest index. Easier to reach than
+      `curve[0]`, which keeps random members;
+    * `share_removable`: players masked by that / players of all samples. These two are for gates;
+    * `n_independent`, `n_independent_se`: players that stay, mean over samples;
+    * `random_removal_accuracy`, `random_removal_accuracy_se`: control, with as many players removed at random, mean
+      over the draws; `empty_accuracy`, `empty_accuracy_se`: control, with all players removed;
+    * `curve`, `curve_se` (11,): accuracy at each keep level with random members, mean over the draws;
     * `masked_fraction` (11,): masked players / players of all samples; `keep_level` (11,);
     * of H: `density`, `density_se` (mean over samples), `groups_per_sample`, `group_size` (mean over groups, 0
       without any), `share_grouped` (players in groups / players), `share_undecided` (edges that the noise leaves
-      open / pairs);
+      undecided / pairs);
     * `n_samples`; with `per_sample`, `per_sample_accuracy_with_representatives` and `per_sample_share_removable`,
       (N,) each.
 
@@ -188,11 +196,11 @@ class MutualRedundancyMasking(SampleMetric):
     players are one group, one of them stays.
 
     Args:
-        gamma: Largest weight that counts as nothing, for graphs G. A `RedundancyGraph` has its own.
-        convention: "paper" goes down to no member left, `int(level * size)`, as its code does, and takes G at face
-            value whatever its standard errors.
-        n_draws: Over how many draws of members the curve is averaged.
-        seed: Of the draws. They depend on nothing else: not on batches, processes or global generators.
+        gamma: Largest weight that counts as redundant, for graphs G. A `RedundancyGraph` has its own.
+        convention: "paper" goes down to no member left, `int(level * size)`, as its code does, and ignores standard
+            errors and the sign of `u(all) - u(none)`.
+        n_draws: Number of draws over which the curve and the control are averaged.
+        seed: Of the draws. They do not depend on batches, processes or global generators.
         per_sample: Whether to keep every sample's score.
         kwargs: torchmetrics' own.
 
@@ -217,7 +225,10 @@ class MutualRedundancyMasking(SampleMetric):
     _shapes: ClassVar = {
         **STATISTICS,
         "accuracy_with_representatives": (),
+        "random_removal_accuracy": (),
+        "empty_accuracy": (),
         "removable": (),
+        "n_independent": (),
         "curve": (N_LEVELS,),
         "masked": (N_LEVELS,),
     }
@@ -227,9 +238,9 @@ class MutualRedundancyMasking(SampleMetric):
     def __init__(
         self,
         *,
-        gamma: float = 1e-5,
+        gamma: float = DEFAULT_GAMMA,
         convention: Convention = "default",
-        n_draws: int = 5,
+        n_draws: int = N_DRAWS,
         seed: int = 0,
         per_sample: bool = False,
         **kwargs: Any,

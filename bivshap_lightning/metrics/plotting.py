@@ -1,4 +1,4 @@
-"""Drawings of results, for the metrics' `plot`. Colours are Okabe and Ito's, which colour-blind readers can tell."""
+"""Figures of results, for the metrics' `plot`. Colours are from the colour-blind safe palette of Okabe and Ito."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#999999")
 Z = 1.96
 """Standard errors on either side of a drawn number: 95 %."""
 
 
 def new_axes() -> Axes:
-    """Axes of a figure that pyplot does not know of, so that nobody has to close it.
+    """Return axes of a figure that is not registered with pyplot, so it need not be closed.
 
     Example:
         >>> new_axes().figure.axes
@@ -29,7 +29,7 @@ def new_axes() -> Axes:
 
 
 def area_label(result: Mapping[str, Tensor], name: str) -> str:
-    """An area with its error, in words.
+    """Return an area with its 95 % interval as text.
 
     Example:
         >>> area_label({"auc": torch.tensor(0.5), "auc_se": torch.tensor(0.01)}, "auc")
@@ -39,7 +39,7 @@ def area_label(result: Mapping[str, Tensor], name: str) -> str:
 
 
 def draw_curve(ax: Axes, x: Tensor, y: Tensor, error: Tensor, *, label: str, filled: bool = False) -> None:
-    """A curve with its 95 % band: lines between points, or a filled step curve.
+    """Draw a curve with its 95 % band: lines between points, or a filled step curve.
 
     Example:
         >>> ax = new_axes()
@@ -62,7 +62,7 @@ def draw_curve(ax: Axes, x: Tensor, y: Tensor, error: Tensor, *, label: str, fil
 
 
 def draw_point(ax: Axes, x: Tensor, y: Tensor, error: Tensor, *, label: str) -> None:
-    """A single number with its 95 % interval on a curve.
+    """Draw a single number with its 95 % interval.
 
     Example:
         >>> ax = new_axes()
@@ -77,7 +77,7 @@ def draw_point(ax: Axes, x: Tensor, y: Tensor, error: Tensor, *, label: str) -> 
 
 
 def draw_maskings(ax: Axes, result: Mapping[str, Tensor], maskings: Sequence[str]) -> None:
-    """Accuracy of each masking as a bar with its 95 % interval and the share it masks.
+    """Draw the accuracy of each masking as a bar with its 95 % interval and the share of masked players.
 
     Example:
         >>> ax = new_axes()
@@ -99,10 +99,29 @@ def draw_maskings(ax: Axes, result: Mapping[str, Tensor], maskings: Sequence[str
     ax.grid(axis="x", alpha=0.3)
 
 
+def draw_shares(ax: Axes, result: Mapping[str, Tensor], names: Sequence[str]) -> None:
+    """Draw shares as bars with their 95 % intervals.
+
+    Example:
+        >>> ax = new_axes()
+        >>> draw_shares(ax, {"essential": torch.tensor(0.5), "essential_se": torch.tensor(0.1)}, ["essential"])
+        >>> float(ax.patches[0].get_width())
+        0.5
+    """
+    for row, name in enumerate(names):
+        value, half = float(result[name]), Z * float(result[f"{name}_se"])
+        ax.barh(row, value, color=COLOURS[0], height=0.6, alpha=0.85)
+        ax.errorbar([value], [row], xerr=[[min(half, value)], [min(half, 1 - value)]], color="black", capsize=4)
+    ax.set_yticks(range(len(names)), list(names))
+    ax.invert_yaxis()
+    ax.set(xlim=(0, 1.03), xlabel="share of players")
+    ax.grid(axis="x", alpha=0.3)
+
+
 def draw_steps(
     ax: Axes, results: Sequence[Mapping[str, Tensor]], names: Sequence[str], *, upper_bound: float | None = None
 ) -> None:
-    """Single numbers over the steps of several results, with 95 % bands where there are errors.
+    """Draw single numbers over the steps of several results, with 95 % bands where there are errors.
 
     Example:
         >>> ax = new_axes()

@@ -1,4 +1,4 @@
-"""Post-hoc accuracy: how long the prediction stands while the least important players go."""
+"""Post-hoc accuracy: how often the prediction stays the same while the least important players are masked."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
+from bivshap_lightning.checks import check_choice
 from bivshap_lightning.game import Game
 from bivshap_lightning.metrics.grid import N_POINTS, players_at_fractions
-from bivshap_lightning.metrics.inputs import Ranking, RankingOrGraph, ranked_places
+from bivshap_lightning.metrics.inputs import RankingLike, RankingOrGraph, player_ranks
 from bivshap_lightning.metrics.plotting import area_label, draw_curve
 from bivshap_lightning.metrics.results import (
     Convention,
@@ -28,10 +29,10 @@ _PER_SAMPLE = ("area",)
 
 
 def keeps_decision(game: Game, masks: Tensor) -> Tensor:
-    """Whether the model decides on each coalition as on the first one, which is to hold all players.
+    """Return whether the decision on each coalition is that on the first one, which must hold all players.
 
     Args:
-        game: A classification, or a value: then see :meth:`~bivshap_lightning.Game.predict` for what it decides.
+        game: Of a classifier, or of a value: :meth:`~bivshap_lightning.Game.predict` defines its decision.
         masks: Bool (B, K, F).
 
     Returns:
@@ -46,29 +47,35 @@ def keeps_decision(game: Game, masks: Tensor) -> Tensor:
     return (decisions == decisions[:, :1]).double()
 
 
-def post_hoc_accuracy(game: Game, ranking_or_graph: Ranking, *, personalized: bool = False) -> MetricResult:
-    """What :class:`PostHocAccuracy` reports on one batch, and `per_sample_area` (B,).
+def post_hoc_accuracy(
+    game: Game, ranking_or_graph: RankingLike, *, personalized: bool = False, convention: Convention = "default"
+) -> MetricResult:
+    """Return what :class:`PostHocAccuracy` computes on one batch, and `per_sample_area` (B,).
 
     Args:
-        game: The game of B samples to judge on.
+        game: The game of B samples.
         ranking_or_graph: See :mod:`bivshap_lightning.metrics.inputs`.
         personalized: As in the class.
+        convention: As in the class.
 
     Example:
         >>> weights = torch.tensor([3.0, 1.0])
         >>> game = Game(lambda x: x @ weights - 2, torch.ones(1, 2))
-        >>> post_hoc_accuracy(game, weights)["per_sample_area"]  # it stands until the important player goes
+        >>> post_hoc_accuracy(game, weights)["per_sample_area"]  # wrong at the last step only
         tensor([0.7500], dtype=torch.float64)
     """
-    scores = _post_hoc_accuracy_update(game, ranking_or_graph, personalized=personalized)
-    return functional_result("PostHocAccuracy", "default", scores, _post_hoc_accuracy_compute, _PER_SAMPLE)
+    scores = _post_hoc_accuracy_update(game, ranking_or_graph, personalized=personalized, convention=convention)
+    return functional_result("PostHocAccuracy", convention, scores, _post_hoc_accuracy_compute, _PER_SAMPLE)
 
 
-def _post_hoc_accuracy_update(game: Game, ranking: RankingOrGraph, *, personalized: bool) -> SampleScores:
-    places = ranked_places(game, ranking, personalized=personalized)
+def _post_hoc_accuracy_update(
+    game: Game, ranking: RankingOrGraph, *, personalized: bool, convention: Convention
+) -> SampleScores:
+    check_choice(convention, Convention, "convention")
+    ranks = player_ranks(game, ranking, personalized=personalized, oriented=convention == "default")
     masked = players_at_fractions(game.player_counts)
     n_kept = game.player_counts[:, None] - masked
-    right = keeps_decision(game, places[:, None] < n_kept[:, :, None])
+    right = keeps_decision(game, ranks[:, None] < n_kept[:, :, None])
     masked, players = masked.cpu(), game.player_counts.cpu()
     area = torch.trapezoid(right, masked.double() / players[:, None], dim=1)
     return {"curve": right, "masked": masked, "players": players, "area": area}
@@ -83,10 +90,10 @@ def _post_hoc_accuracy_compute(totals: Totals) -> dict[str, Tensor]:
 
 
 class PostHocAccuracy(SampleMetric):
-    """How often the prediction stays when the lowest-ranked players are masked, over the masked fraction.
+    """How often the prediction stays the same when the lowest-ranked players are masked, over the masked fraction.
 
-    A sample counts as right when the decision on the masked input is the one on the whole input; true labels play
-    no part. At fraction `k` in 0, 0.04, ..., 1 the `int(F k)` lowest-ranked of the sample's F players are masked.
+    A sample counts as right when the decision on the masked input is the one on the whole input; true labels are not
+    used. At fraction `k` in 0, 0.04, ..., 1 the `int(F k)` lowest-ranked of the sample's F players are masked.
 
     Range 0 to 1, higher is better. It is most sensitive to how players are removed. `update` takes a ranking or
     graph, see :mod:`bivshap_lightning.metrics.inputs`, and 26 coalitions per sample.
@@ -102,9 +109,10 @@ class PostHocAccuracy(SampleMetric):
     With one player the curve is 1 up to the last point. If all players are null it is 1 throughout.
 
     Args:
-        personalized: Whether the walk that ranks the players of a graph restarts by their univariate values, as the
-            paper's does. Plays no part for scores.
-        convention: The paper's definition is the default one; the name goes with the result.
+        personalized: Whether PageRank, which ranks the players of a graph, restarts by their Shapley values, as the
+            paper's does. No effect on scores.
+        convention: By default graphs are ranked with the sign of `u(all) - u(none)`, so that a negative output is
+            explained as well as a positive one; for "paper" as they are. No effect on scores.
         per_sample: Whether to keep every sample's score.
         kwargs: torchmetrics' own.
 
@@ -140,7 +148,9 @@ class PostHocAccuracy(SampleMetric):
         self.personalized = personalized
 
     def _measure(self, game: Game, ranking_or_graph: RankingOrGraph) -> SampleScores:
-        return _post_hoc_accuracy_update(game, ranking_or_graph, personalized=self.personalized)
+        return _post_hoc_accuracy_update(
+            game, ranking_or_graph, personalized=self.personalized, convention=self.convention
+        )
 
     def _summarize(self, totals: Totals) -> dict[str, Tensor]:
         return _post_hoc_accuracy_compute(totals)

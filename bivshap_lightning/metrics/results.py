@@ -1,4 +1,4 @@
-"""From scores per sample to reported numbers: sums over samples, their means and errors, and the result itself."""
+"""Sums over samples, their means and standard errors, and the result of a metric."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import torch
 from torch import Tensor
 
 Convention = Literal["default", "paper"]
-"""Which of two definitions a number follows where ours and the paper's differ."""
+"""Which definition a number follows where the default and the paper's differ."""
 
 SampleScores = Mapping[str, Tensor]
 """Quantities of each sample of a batch, by name: (B,) or (B, P)."""
 
 
 class MetricResult(dict[str, Tensor]):
-    """The numbers of one metric by name, float64, with what they are numbers of.
+    """The numbers of one metric by name, float64, with the metric's name and convention.
 
-    Entries are single numbers, curves (P,) or scores per sample (N,). It is an ordinary dictionary to torchmetrics,
-    so a `MetricCollection` takes it apart into its own dictionary; there, `collection[name].convention` tells what
-    the result tells here.
+    Entries are single numbers, curves (P,) or scores per sample (N,). It is an ordinary dictionary to torchmetrics:
+    a `MetricCollection` merges the entries into its own dictionary, and `collection[name].convention` tells the
+    convention there.
 
     Args:
         values: The numbers.
         metric: The name of the metric.
-        convention: The convention that the numbers follow.
+        convention: The convention of the numbers.
 
     Attributes:
         metric: As given, None if unknown.
@@ -53,7 +53,7 @@ class MetricResult(dict[str, Tensor]):
 
     @property
     def scalars(self) -> dict[str, float]:
-        """The single numbers as floats, ready for a logger or a file.
+        """The single numbers as floats, for a logger or a file.
 
         Example:
             >>> MetricResult({"auc": torch.tensor(0.5), "curve": torch.zeros(26)}).scalars
@@ -64,10 +64,10 @@ class MetricResult(dict[str, Tensor]):
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over samples. Batches, merged states and processes add up; all reported numbers follow from them.
+    """Sums over samples, from which all reported numbers are computed; those of batches and processes add up.
 
     Attributes:
-        n_samples: How many samples were summed up.
+        n_samples: Number of samples.
         sums: By quantity, () or (P,).
         squares: Likewise, sums of squares.
 
@@ -83,7 +83,7 @@ class Totals:
 
     @classmethod
     def of(cls, scores: SampleScores) -> Totals:
-        """The sums over one batch.
+        """Return the sums over one batch.
 
         Args:
             scores: (B,) or (B, P) each.
@@ -100,7 +100,7 @@ class Totals:
         )
 
     def mean(self, name: str) -> Tensor:
-        """The mean over samples.
+        """Return the mean over samples.
 
         Example:
             >>> Totals.of({"area": torch.tensor([0.25, 0.5])}).mean("area")
@@ -123,7 +123,7 @@ class Totals:
         return (variance.clamp(min=0) / self.n_samples).sqrt()
 
     def estimate(self, name: str) -> dict[str, Tensor]:
-        """The mean under the quantity's own name and its standard error under `<name>_se`.
+        """Return the mean as `<name>` and its standard error as `<name>_se`.
 
         Example:
             >>> list(Totals.of({"area": torch.tensor([0.25, 0.5])}).estimate("area"))
@@ -132,7 +132,7 @@ class Totals:
         return {name: self.mean(name), f"{name}_se": self.standard_error(name)}
 
     def share(self, part: str, whole: str) -> Tensor:
-        """The sum of one quantity over all samples as a share of the sum of another; 0 if both are 0.
+        """Return the sum of one quantity over the sum of another; 0 if both are 0.
 
         Example:
             >>> Totals.of({"masked": torch.tensor([1, 2]), "players": torch.tensor([2, 4])}).share("masked", "players")
@@ -148,13 +148,13 @@ def functional_result(
     summarize: Callable[[Totals], dict[str, Tensor]],
     per_sample: tuple[str, ...],
 ) -> MetricResult:
-    """The result of one batch with its scores per sample.
+    """Return the result of one batch with its scores per sample.
 
     Args:
         metric: Its name.
         convention: Its convention.
         scores: Quantities per sample.
-        summarize: What the metric reports of sums over samples.
+        summarize: Computes the reported numbers from sums over samples.
         per_sample: Which quantities are reported per sample, as `per_sample_<name>`.
 
     Example:

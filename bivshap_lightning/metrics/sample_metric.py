@@ -1,4 +1,4 @@
-"""`SampleMetric`: the state that all metrics share, sums over samples, and its dealings with torchmetrics."""
+"""`SampleMetric`: base class of the metrics, a `torchmetrics.Metric` whose state is sums over samples."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
+from bivshap_lightning.checks import check_choice
 from bivshap_lightning.game import Game
-from bivshap_lightning.graph.checks import check_choice
 from bivshap_lightning.metrics.inputs import RankingOrGraph
 from bivshap_lightning.metrics.results import Convention, MetricResult, SampleScores, Totals
 
@@ -29,19 +29,19 @@ PlotValue = Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]]
 
 
 class SampleMetric(Metric):
-    """A metric whose every number follows from sums over samples.
+    """Base class of metrics that are computed from sums over samples.
 
-    A subclass says what to measure on a batch (`_measure`), how to report sums of that (`_summarize`) and how to
-    draw a result (`_draw`); states, batches, processes and merging are settled here.
+    A subclass defines what to measure on a batch (`_measure`), how to compute the result from sums of that
+    (`_summarize`) and how to draw a result (`_draw`); this class does states, batches, processes and merging.
 
-    States are float64, which Apple's MPS devices lack: leave the metric on the CPU there. The game may live
-    anywhere.
+    States are float64, which Apple's MPS devices do not support: leave the metric on the CPU there. The game may be on
+    any device.
 
     Args:
         convention: Which definition the numbers follow, see the subclass.
         per_sample: Whether to keep the scores of every sample, to report as `per_sample_<name>` (N,) in the order of
             the updates, process by process.
-        settings: What else the numbers depend on.
+        settings: All other arguments that the numbers depend on, by name.
         kwargs: torchmetrics' own: `sync_on_compute`, `process_group` ...
 
     Example:
@@ -93,17 +93,17 @@ class SampleMetric(Metric):
         self.add_state("sums", torch.zeros(size, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("squares", torch.zeros(size, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("n_samples", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
-        # Part of the state so that a MetricCollection, which lets metrics of equal states share one update, never
-        # takes two metrics for one whose states merely coincide on the first batch.
+        # Part of the state because a MetricCollection lets metrics of equal states share one update: two metrics whose
+        # states are equal by chance on the first batch must differ in something.
         self.add_state("settings_digest", torch.tensor(self._digest, dtype=torch.uint8), dist_reduce_fx="max")
         if per_sample:
             self.add_state("scores", [], dist_reduce_fx="cat")
 
     def update(self, game: Game, ranking_or_graph: RankingOrGraph) -> None:
-        """Judge one batch; all its coalitions go through the game in one pass.
+        """Evaluate one batch; all its coalitions go through the game in one pass.
 
         Args:
-            game: The game of B samples to judge on.
+            game: The game of B samples.
             ranking_or_graph: See :mod:`bivshap_lightning.metrics.inputs`.
 
         Example:
@@ -116,7 +116,7 @@ class SampleMetric(Metric):
         """
         measured = {name: v.to(self.device).double() for name, v in self._measure(game, ranking_or_graph).items()}
         rows = torch.cat([measured[name].reshape(game.n_samples, -1) for name in self._shapes], dim=1)
-        # Never in place: a state may have been made under inference mode.
+        # Not in place: a state may have been created under inference mode.
         self.sums = self.sums + rows.sum(dim=0)
         self.squares = self.squares + rows.square().sum(dim=0)
         self.n_samples = self.n_samples + game.n_samples
@@ -124,13 +124,13 @@ class SampleMetric(Metric):
             self.scores.append(torch.stack([measured[name] for name in self._per_sample], dim=1))
 
     def compute(self) -> MetricResult:
-        """The numbers over all samples so far, of all processes.
+        """Return the numbers over all samples so far, of all processes.
 
         Returns:
             Entries as listed for the class.
 
         Raises:
-            ValueError: No process has seen a sample, or the state was made under other settings.
+            ValueError: There are no samples, or the state comes from a metric of other settings.
 
         Example:
             >>> from bivshap_lightning.metrics import PostHocAccuracy
@@ -156,7 +156,7 @@ class SampleMetric(Metric):
 
         Args:
             val: What `compute` or `forward` returned, or a sequence of such. By default `compute()`.
-            ax: Where to draw. By default axes of a figure of their own, which pyplot does not know of.
+            ax: Where to draw. By default the axes of a new figure, which is not registered with pyplot.
 
         Returns:
             The figure and the axes.
@@ -178,7 +178,7 @@ class SampleMetric(Metric):
         else:
             draw_steps(ax, value, self._main, upper_bound=self.plot_upper_bound)
         ax.set_title(f"{type(self).__name__} ({self._convention_of(value)} convention)")
-        # Of a subfigure, too, `figure` is the figure it belongs to.
+        # `ax.figure` may be a subfigure; its `figure` is the whole figure.
         return ax.figure.figure, ax
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
@@ -202,7 +202,7 @@ class SampleMetric(Metric):
         if isinstance(state, dict):
             self._check_same_settings("incoming_state", state.get("settings_digest"))
         super().merge_state(incoming_state)
-        self._computed = None  # torchmetrics would go on to report the number of before
+        self._computed = None  # torchmetrics would return the cached number
 
     def sync(self, *args: Any, **kwargs: Any) -> None:
         """Gather the states of all processes, as torchmetrics does; `compute` calls this.
@@ -212,18 +212,18 @@ class SampleMetric(Metric):
             >>> PostHocAccuracy().sync()  # there is only one process
         """
         if self.per_sample and not len(self.scores):
-            # A process without samples takes part with a matrix of no rows: torchmetrics would send a vector of
-            # another dtype, on which the processes that have samples hang.
+            # A process without samples sends a matrix of no rows: torchmetrics would send a vector of another dtype,
+            # on which the gathering hangs.
             self.scores = [torch.zeros(0, len(self._per_sample), dtype=torch.float64, device=self.device)]
         super().sync(*args, **kwargs)
 
     @abstractmethod
     def _measure(self, game: Game, ranking_or_graph: RankingOrGraph) -> SampleScores:
-        """The quantities of every sample, as declared in `_shapes`."""
+        """Return the quantities of every sample, as declared in `_shapes`."""
 
     @abstractmethod
     def _summarize(self, totals: Totals) -> dict[str, Tensor]:
-        """What is reported."""
+        """Return the reported numbers."""
 
     @abstractmethod
     def _draw(self, ax: Axes, result: Mapping[str, Tensor]) -> None:
@@ -237,7 +237,7 @@ class SampleMetric(Metric):
             )
 
     def _convention_of(self, value: PlotValue) -> str:
-        """The convention that a result was computed under, or this metric's own if it does not say."""
+        """Return the convention of a result, or this metric's own if the result has none."""
         return getattr(value, "convention", None) or self.convention
 
     def _named(self, values: Mapping[str, Tensor]) -> MetricResult:
@@ -255,12 +255,12 @@ class SampleMetric(Metric):
         return Totals(self.n_samples, sums, squares)
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        """What torchmetrics puts around `compute`, and around that what it cannot do.
+        """Wrap torchmetrics' own wrapper of `compute`.
 
-        * A process without samples is no reason to warn: whether there are samples is known after the gathering.
-        * After an error the local state is back in place, so that the metric can be used further.
-        * The result says what it is a result of. Inside, torchmetrics rebuilds dictionaries item by item and takes
-          the axis off vectors of one element.
+        * No warning for a process without samples: whether there are samples is known after the gathering.
+        * After an error the local state is restored, so that the metric can be used further.
+        * The result is a `MetricResult` again: torchmetrics rebuilds dictionaries item by item and squeezes vectors of
+          one element.
         """
         inner = super()._wrap_compute(compute)
 
@@ -281,6 +281,6 @@ class SampleMetric(Metric):
 
 
 def _digest(name: str, **settings: object) -> list[int]:
-    """Eight bytes that tell metrics apart which measure different things."""
+    """Return eight bytes that differ between metrics of different names or settings."""
     text = repr((name, sorted(settings.items())))
     return list(hashlib.blake2b(text.encode(), digest_size=8).digest())

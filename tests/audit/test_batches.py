@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from bivshap_lightning.audit.batches import Batch, Forward, describe, understand
+from bivshap_lightning.audit.batches import Batch, Forward, batch_tree, read_batch
 
 X, Y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
 TOKENS, ATTENTION = torch.randint(9, (4, 5)), torch.ones(4, 5, dtype=torch.long)
@@ -27,7 +27,7 @@ TOKENS, ATTENTION = torch.randint(9, (4, 5)), torch.ones(4, 5, dtype=torch.long)
     ],
 )
 def test_common_batches_are_understood(batch, n_inputs, labels):
-    found = understand(batch)
+    found = read_batch(batch)
     assert len(found.inputs) == n_inputs
     assert torch.equal(found.inputs[0], X)
     assert (found.labels is None) == (labels is None)
@@ -36,7 +36,7 @@ def test_common_batches_are_understood(batch, n_inputs, labels):
 
 
 def test_hugging_face_batches_are_passed_by_name():
-    found = understand({"input_ids": TOKENS, "attention_mask": ATTENTION, "labels": Y})
+    found = read_batch({"input_ids": TOKENS, "attention_mask": ATTENTION, "labels": Y})
     assert found.by_name == "input_ids"
     assert list(found.extra) == ["attention_mask"]
 
@@ -50,17 +50,17 @@ def test_hugging_face_batches_are_passed_by_name():
 
 def test_functions_say_what_cannot_be_guessed():
     batch = [{"deep": {"pixels": X}}, Y]
-    assert understand(batch, lambda b: b[0]["deep"]["pixels"]).labels is None
-    assert torch.equal(understand(batch, lambda b: (b[0]["deep"]["pixels"], b[1])).labels, Y)
-    assert len(understand(batch, lambda b: (X, torch.randn(4, 2))).inputs) == 2
-    assert understand(batch, lambda b: (X, None)).labels is None
-    found = understand((X, Y))
+    assert read_batch(batch, lambda b: b[0]["deep"]["pixels"]).labels is None
+    assert torch.equal(read_batch(batch, lambda b: (b[0]["deep"]["pixels"], b[1])).labels, Y)
+    assert len(read_batch(batch, lambda b: (X, torch.randn(4, 2))).inputs) == 2
+    assert read_batch(batch, lambda b: (X, None)).labels is None
+    found = read_batch((X, Y))
     forward = Forward(nn.Linear(3, 2), found, lambda module, x: module(x) * 0 + 7, contextlib.nullcontext)
     assert forward(X).eq(7).all()
 
 
 def test_rows_can_be_exchanged():
-    found = understand({"input_ids": TOKENS, "attention_mask": ATTENTION, "labels": Y})
+    found = read_batch({"input_ids": TOKENS, "attention_mask": ATTENTION, "labels": Y})
     two = found.like([t[:2] for t in found.tensors])
     assert isinstance(two, Batch)
     assert (len(two), list(two.extra), two.by_name) == (2, ["attention_mask"], "input_ids")
@@ -72,11 +72,11 @@ def test_rows_can_be_exchanged():
 )
 def test_other_batches_are_shown_with_the_lines_that_help(batch):
     with pytest.raises(TypeError, match=r"(?s)`batch` must hold input tensors.*input_fn=lambda batch.*forward_fn="):
-        understand(batch)
+        read_batch(batch)
 
 
 def test_the_structure_of_a_batch_in_words():
-    text = describe({"image": X, "meta": [{"id": Y}, ("a", "b")], "n": 3})
+    text = batch_tree({"image": X, "meta": [{"id": Y}, ("a", "b")], "n": 3})
     assert text.splitlines() == [
         "  dict",
         "    image: float32 (4, 3)",
@@ -86,3 +86,31 @@ def test_the_structure_of_a_batch_in_words():
         "      1: tuple of 2 str",
         "    n: int",
     ]
+
+
+def two_inputs(image, table):
+    """Stands for a module's forward."""
+
+
+def test_a_mapping_of_several_inputs_by_the_names_of_forward():
+    batch = {"table": torch.zeros(4, 2), "image": X, "y": Y, "id": torch.arange(4)}
+    found = read_batch(batch, forward=two_inputs)
+    assert [tuple(x.shape) for x in found.inputs] == [(4, 3), (4, 2)]
+    assert found.labels is Y
+
+
+def test_targets_of_several_columns_are_told_by_the_arguments_of_forward():
+    found = read_batch((X, torch.randn(4, 2)), forward=lambda x: x)
+    assert len(found.inputs) == 1
+    assert found.labels.shape == (4, 2)
+    assert len(read_batch((X, torch.randn(4, 2)), forward=two_inputs).inputs) == 2
+    assert len(read_batch((X, torch.randn(4, 2)), forward=lambda *x: x).inputs) == 2
+
+
+def test_the_message_shows_the_line_for_this_batch():
+    with pytest.raises(
+        TypeError, match=r"input_fn=lambda batch: \(\(batch\['left'\], batch\['right'\]\), batch\['y'\]\)"
+    ):
+        read_batch({"left": X, "right": X, "y": Y}, forward=two_inputs)
+    with pytest.raises(TypeError, match=r"forward takes image, table\.[^$]*--audit\.input_fn package\.module"):
+        read_batch({"left": X, "right": X, "y": Y}, forward=two_inputs)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bivshap_lightning.audit.batches import Batch
-from bivshap_lightning.audit.selection import POOL, Probe
+from bivshap_lightning.audit.selection import POOL, SampleSelection
 
 
 def data(n: int = 60, n_classes: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -15,7 +15,7 @@ def data(n: int = 60, n_classes: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(n, 4, generator=generator), torch.randint(n_classes, (n,), generator=generator)
 
 
-def choose_together(probes: list[Probe], **kwargs) -> None:
+def together(probes: list[SampleSelection], action) -> list:
     """All processes at once, each in a thread that waits for the others wherever the real ones would."""
     barrier, table = threading.Barrier(len(probes)), [None] * len(probes)
 
@@ -30,22 +30,33 @@ def choose_together(probes: list[Probe], **kwargs) -> None:
         return gather
 
     with ThreadPoolExecutor(len(probes)) as pool:
-        list(pool.map(lambda rank: probes[rank].choose(gather_on(rank), **kwargs), range(len(probes))))
+        return list(pool.map(lambda rank: action(probes[rank], gather_on(rank)), range(len(probes))))
 
 
-def samples(probe: Probe) -> torch.Tensor:
+def choose_together(probes: list[SampleSelection], **kwargs) -> None:
+    together(probes, lambda probe, gather: probe.choose(gather))
+    together(probes, lambda probe, gather: probe.distribute(gather, **kwargs))
+
+
+def choose_alone(probe: SampleSelection, **kwargs) -> int:
+    n_missing = probe.choose(lambda value: [value])
+    probe.distribute(lambda value: [value], **kwargs)
+    return n_missing
+
+
+def samples(probe: SampleSelection) -> torch.Tensor:
     return torch.cat([chunk.batch.inputs[0] for chunk in probe.chunks()])
 
 
 @given(st.integers(1, 20), st.integers(1, 17), st.integers(0, 5), st.permutations(range(60)))
 def test_the_choice_depends_on_neither_batches_nor_order(size, batch_size, seed, order):
     x, y = data()
-    reference, other = Probe(size, seed), Probe(size, seed)
+    reference, other = SampleSelection(size, seed), SampleSelection(size, seed)
     reference.offer(Batch((x,), y))
     for part in torch.tensor(order).split(batch_size):
         other.offer(Batch((x[part],), y[part]))
     for probe in (reference, other):
-        assert probe.choose(lambda value: [value]) == 0
+        assert choose_alone(probe) == 0
     assert reference.keys == other.keys
     assert len(reference) == min(size, 60)
     assert torch.equal(samples(reference), samples(other))
@@ -53,29 +64,29 @@ def test_the_choice_depends_on_neither_batches_nor_order(size, batch_size, seed,
 
 def test_classes_take_turns():
     x, y = data()
-    probe = Probe(9, seed=0)
+    probe = SampleSelection(9, seed=0)
     probe.offer(Batch((x,), y))
-    probe.choose(lambda value: [value])
+    choose_alone(probe)
     assert next(probe.chunks()).batch.labels.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
 def test_another_seed_is_another_choice():
     x, y = data()
-    probes = [Probe(5, seed=s) for s in (0, 1)]
+    probes = [SampleSelection(5, seed=s) for s in (0, 1)]
     for probe in probes:
         probe.offer(Batch((x,), y))
-        probe.choose(lambda value: [value])
+        choose_alone(probe)
     assert not torch.equal(samples(probes[0]), samples(probes[1]))
 
 
 def test_processes_choose_what_one_process_would():
     """Uneven shards with the padding of a distributed sampler, whose duplicates count once."""
     x, y = data(61)
-    alone = Probe(12, seed=0)
+    alone = SampleSelection(12, seed=0)
     alone.offer(Batch((x,), y))
-    alone.choose(lambda value: [value])
+    choose_alone(alone)
     padded = torch.cat([torch.arange(61), torch.arange(2)])
-    probes = [Probe(12, seed=0, rank=r, world_size=3) for r in range(3)]
+    probes = [SampleSelection(12, seed=0, rank=r, world_size=3) for r in range(3)]
     for rank, probe in enumerate(probes):
         shard = padded[rank::3]
         for part in shard.split(8):
@@ -90,7 +101,7 @@ def test_processes_choose_what_one_process_would():
 def test_the_company_of_a_sample_does_not_depend_on_processes(n_processes):
     """Two shapes, chunks of at most four; every process gets whole chunks, with samples that others met."""
     x, y = data(30)
-    probes = [Probe(30, seed=0, rank=r, world_size=n_processes) for r in range(n_processes)]
+    probes = [SampleSelection(30, seed=0, rank=r, world_size=n_processes) for r in range(n_processes)]
     for rank, probe in enumerate(probes):
         for width in (4, 3):
             part = torch.arange(rank, 30, n_processes)
@@ -98,10 +109,10 @@ def test_the_company_of_a_sample_does_not_depend_on_processes(n_processes):
             probe.offer(Batch((x[part, :width],), y[part]))
     choose_together(probes, chunk_size=4)
     chunks = sorted((c for p in probes for c in p.chunks()), key=lambda c: c.places)
-    alone = Probe(30, seed=0)
+    alone = SampleSelection(30, seed=0)
     alone.offer(Batch((x[torch.arange(30) % 7 > 2],), y[torch.arange(30) % 7 > 2]))
     alone.offer(Batch((x[torch.arange(30) % 7 <= 2, :3],), y[torch.arange(30) % 7 <= 2]))
-    alone.choose(lambda value: [value], chunk_size=4)
+    choose_alone(alone, chunk_size=4)
     expected = sorted(alone.chunks(), key=lambda c: c.places)
     assert [c.places for c in chunks] == [c.places for c in expected]
     assert [c.keys for c in chunks] == [c.keys for c in expected]
@@ -113,25 +124,25 @@ def test_the_company_of_a_sample_does_not_depend_on_processes(n_processes):
 
 def test_a_resumed_run_finds_the_same_samples():
     x, y = data()
-    first = Probe(5, seed=0)
+    first = SampleSelection(5, seed=0)
     first.offer(Batch((x[:30],), y[:30]))
-    first.choose(lambda value: [value])
-    again = Probe(5, seed=0, wanted=first.keys)
+    choose_alone(first)
+    again = SampleSelection(5, seed=0, wanted=first.keys)
     again.offer(Batch((x.flip(0),), y.flip(0)))
-    assert again.choose(lambda value: [value]) == 0
+    assert choose_alone(again) == 0
     assert again.keys == first.keys
     assert torch.equal(samples(again), samples(first))
-    changed = Probe(5, seed=0, wanted=first.keys)
+    changed = SampleSelection(5, seed=0, wanted=first.keys)
     changed.offer(Batch((x + 1,), y))
-    assert changed.choose(lambda value: [value]) == 5
+    assert choose_alone(changed) == 5
     assert len(changed) == 5
 
 
 def test_samples_of_different_shapes_stay_apart():
-    probe = Probe(6, seed=0)
+    probe = SampleSelection(6, seed=0)
     probe.offer(Batch((torch.randn(3, 4),)))
     probe.offer(Batch((torch.randn(3, 5),)))
-    probe.choose(lambda value: [value])
+    choose_alone(probe)
     chunks = list(probe.chunks())
     assert sorted(tuple(c.batch.inputs[0].shape) for c in chunks) == [(3, 4), (3, 5)]
     assert sorted(k for c in chunks for k in c.places) == list(range(6))
@@ -139,7 +150,7 @@ def test_samples_of_different_shapes_stay_apart():
 
 def test_every_process_can_have_all_samples():
     x, y = data()
-    probes = [Probe(8, seed=0, rank=r, world_size=2) for r in range(2)]
+    probes = [SampleSelection(8, seed=0, rank=r, world_size=2) for r in range(2)]
     for rank, probe in enumerate(probes):
         probe.offer(Batch((x[rank::2],), y[rank::2]))
     choose_together(probes, everywhere=True)
@@ -149,23 +160,45 @@ def test_every_process_can_have_all_samples():
 
 def test_large_validation_sets_are_not_searched_to_the_end():
     x = torch.arange(POOL + 500.0)[:, None]
-    probe = Probe(1, seed=0)
+    probe = SampleSelection(1, seed=0)
     for part in x.split(100):
         probe.offer(Batch((part,)))
-    probe.choose(lambda value: [value])
-    everything = Probe(1, seed=0)
+    choose_alone(probe)
+    everything = SampleSelection(1, seed=0)
     everything.offer(Batch((x[:POOL],)))
-    everything.choose(lambda value: [value])
+    choose_alone(everything)
     assert probe.keys == everything.keys
-    large = Probe(POOL + 200, seed=0)
+    large = SampleSelection(POOL + 200, seed=0)
     large.offer(Batch((x,)))
-    large.choose(lambda value: [value])
+    choose_alone(large)
     assert len(large) == POOL + 200
     assert float(samples(large).max()) == POOL + 199
 
 
 def test_half_precision_and_regression_labels():
-    probe = Probe(3, seed=0)
+    probe = SampleSelection(3, seed=0)
     probe.offer(Batch((torch.randn(5, 2).bfloat16(),), torch.randn(5)))
-    probe.choose(lambda value: [value])
+    choose_alone(probe)
     assert samples(probe).dtype == torch.bfloat16
+
+
+def test_one_sample_is_known_to_all_processes():
+    x, y = data()
+    probes = [SampleSelection(4, seed=0, rank=r, world_size=2) for r in range(2)]
+    for rank, probe in enumerate(probes):
+        probe.offer(Batch((x[rank::2],), y[rank::2]))
+    together(probes, lambda probe, gather: probe.choose(gather))
+    first, second = together(probes, lambda probe, gather: probe.example(gather))
+    assert torch.equal(first.inputs[0], second.inputs[0])
+    assert first.inputs[0].shape == (1, 4)
+
+
+def test_who_explains_what_can_change_between_audits():
+    x, y = data()
+    probes = [SampleSelection(7, seed=0, rank=r, world_size=2) for r in range(2)]
+    for rank, probe in enumerate(probes):
+        probe.offer(Batch((x[rank::2],), y[rank::2]))
+    choose_together(probes, chunk_size=2)
+    apart = sorted((c.places, c.keys) for p in probes for c in p.chunks())
+    together(probes, lambda probe, gather: probe.distribute(gather, chunk_size=2, everywhere=True))
+    assert [sorted((c.places, c.keys) for c in p.chunks()) for p in probes] == [apart, apart]

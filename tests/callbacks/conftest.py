@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 import torch
 
 from bivshap_lightning import cli
-from bivshap_lightning.callbacks import BivShapCallback
+from bivshap_lightning.callbacks import BivShapCallback, PanelOptions
 from tests.callbacks.projects import MODULE
 
 
@@ -28,7 +28,11 @@ def project(tmp_path_factory) -> Path:
     trainer = pl.Trainer(
         max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, default_root_dir=folder,
-        callbacks=[BivShapCallback(probe_size=2, baselines=(), budget=64, n_panel_samples=1, n_panel_classes=0)],
+        callbacks=[
+            BivShapCallback(
+                n_samples=2, compare_with=(), n_evaluations=64, panels=PanelOptions(n_samples=1, n_classes=0)
+            )
+        ],
     )  # fmt: skip
     trainer.fit(audited.Net(hidden=8), audited.Data())
     trainer.save_checkpoint(folder / "model.ckpt", weights_only=False)

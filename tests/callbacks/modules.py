@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytorch_lightning as pl
@@ -131,3 +132,28 @@ class Faulty(Module):
     def _explains(self, x: Tensor) -> bool:
         """Forward passes of an audit hold rows with removed features."""
         return bool((x == 0).any())
+
+
+class Communicating(Module):
+    """Its forward pass centres by the mean over all processes, as contrastive models do: a collective in each call."""
+
+    fails_on_rank: int | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.fails_on_rank == self.global_rank and bool((x == 0).any()):
+            raise ArithmeticError(f"broken on rank {self.global_rank}")
+        scores = super().forward(x)
+        if torch.distributed.is_initialized():
+            shared = scores.detach().mean()
+            torch.distributed.all_reduce(shared)
+            scores = scores + 0 * shared
+        return scores
+
+
+class SlowOnOneProcess(Module):
+    """The second process takes its time."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.global_rank == 1:
+            time.sleep(0.05)
+        return super().forward(x)

@@ -81,8 +81,8 @@ class Bare(pl.LightningDataModule):
 '''
 NAMES = ["--model", "audited.Net", "--data", "audited.Data"]
 CPU = ["--trainer.accelerator", "cpu"]
-QUICK = [*CPU, "--audit.probe_size=4", "--audit.baselines=[feature_ablation]", "--audit.budget=64",
-         "--audit.write_panels=false"]  # fmt: skip
+QUICK = [*CPU, "--audit.n_samples=4", "--audit.compare_with=[feature_ablation]", "--audit.n_evaluations=64",
+         "--audit.panels=false"]  # fmt: skip
 
 
 def content(project: Path) -> dict[str, Any]:

@@ -14,14 +14,17 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from bivshap_lightning import Game
-from bivshap_lightning.audit.record import load_arrays, load_audit
-from bivshap_lightning.callbacks import BivShapCallback
+from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.callbacks import BivShapCallback, PanelOptions
 from bivshap_lightning.explainers import BivariateShapley
 from bivshap_lightning.game import players
 from tests.callbacks.modules import Module, Pictures, TextModule, Tokens, table, train_loader, valid_loader
 
-SOME = {"probe_size": 6, "baselines": ("feature_ablation",), "budget": 64, "on_error": "raise", "write_panels": False}
-PANELS = {**SOME, "write_panels": True}
+SOME = {
+    "n_samples": 6, "compare_with": ("feature_ablation",), "n_evaluations": 64, "on_error": "raise", "panels": False,
+    "every_n_epochs": 1,
+}  # fmt: skip
+PANELS = {**SOME, "panels": True}
 
 
 def trainer(folder: Path, *callbacks, **kwargs) -> pl.Trainer:
@@ -52,13 +55,13 @@ def test_one_line_is_enough(tmp_path):
     run = fit(tmp_path, callback, max_epochs=1)
     names = set(run.callback_metrics)
     for explainer in ("ours", "kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation"):
-        for metric in ("posthoc_accuracy", "insertion_auc", "deletion_auc"):
+        for metric in ("post_hoc_accuracy", "insertion_auc", "deletion_auc"):
             assert f"bivshap/{metric}/{explainer}" in names
     assert {"bivshap/redundancy/share_removable", "bivshap/redundancy/accuracy_with_representatives"} <= names
     assert {"bivshap/cost/seconds", "bivshap/cost/forwards", "bivshap/cost/share_of_epoch"} <= names
     assert run.callback_metrics["bivshap/failed"] == 0
-    assert callback.findings.method == "exact"
-    assert callback.findings.skipped == {}
+    assert callback.result.method == "exact"
+    assert callback.result.skipped == {}
 
 
 def test_numbers_are_those_of_the_library(tmp_path):
@@ -67,7 +70,7 @@ def test_numbers_are_those_of_the_library(tmp_path):
 
     callback, module = BivShapCallback(**SOME), Module()
     run = fit(tmp_path, callback, module, max_epochs=1)
-    batch = next(callback._probes["validate"].chunks()).batch
+    batch = next(callback.runner._selections["validate"].chunks()).batch
     game = Game(module.eval(), batch.inputs)
     metric = InsertionAUC(personalized=True)
     metric.update(game, BivariateShapley(module, seed=0).explain(game, 64))
@@ -105,7 +108,7 @@ def test_training_is_bit_identical_with_and_without(tmp_path, module, accumulate
         np.random.seed(0)  # noqa: NPY002
         random.seed(0)
         snapshot = Snapshot()
-        extra = [BivShapCallback(probe_size=4, budget=64, on_error="raise")] if audits else []
+        extra = [BivShapCallback(n_samples=4, n_evaluations=64, on_error="raise")] if audits else []
         run = trainer(tmp_path, *extra, snapshot, max_epochs=3, accumulate_grad_batches=accumulate)
         run.fit(module(), train_loader(), valid_loader())
         snapshots.append(snapshot)
@@ -128,7 +131,7 @@ def test_the_same_samples_and_coalitions_every_epoch(tmp_path):
     class Keep(pl.Callback):
         def on_validation_end(self, trainer, pl_module) -> None:
             if not trainer.sanity_checking:
-                seen.append([s.graph.weights for s in callback.findings.samples])
+                seen.append([s.graph.weights for s in callback.result.samples])
 
     callback, keep = BivShapCallback(**SOME | {"method": "sampling"}), Keep()
     run = trainer(tmp_path, callback, keep, max_epochs=2)
@@ -144,12 +147,12 @@ def test_schedule_and_trigger(tmp_path):
             if trainer.current_epoch == 4:
                 callback.trigger()
 
-    callback = BivShapCallback(**SOME, every_n_epochs=3)
+    callback = BivShapCallback(**SOME | {"every_n_epochs": 3})
     run = trainer(tmp_path, callback, Trigger(), max_epochs=6)
     run.fit(Module(), train_loader(), valid_loader())
     assert [h["epoch"] for h in callback.history] == [0, 3, 4]
     # The last values are logged again in between, so that nothing that monitors them misses its key.
-    assert "bivshap/posthoc_accuracy/ours" in run.callback_metrics
+    assert "bivshap/post_hoc_accuracy/ours" in run.callback_metrics
 
 
 def test_validate_and_test(tmp_path):
@@ -157,12 +160,12 @@ def test_validate_and_test(tmp_path):
     run, module = trainer(tmp_path, callback), Module()
     run.validate(module, valid_loader(), verbose=False)
     assert callback.history[-1]["stage"] == "validate"
-    validated = callback.findings.numbers
+    validated = callback.result.numbers
     run.test(module, valid_loader(), verbose=False)
     assert callback.history[-1]["stage"] == "test"
-    assert callback.findings.numbers.keys() == validated.keys()
+    assert callback.result.numbers.keys() == validated.keys()
     for name, (value, error) in validated.items():
-        assert callback.findings.numbers[name] == (pytest.approx(value), pytest.approx(error))
+        assert callback.result.numbers[name] == (pytest.approx(value), pytest.approx(error))
     assert sorted(p.name for p in (tmp_path / "bivshap").glob("*.json")) == [
         "test_epoch0000_step0000000.json",
         "validate_epoch0000_step0000000.json",
@@ -170,11 +173,11 @@ def test_validate_and_test(tmp_path):
 
 
 def test_gradient_baselines_work_under_inference_mode(tmp_path):
-    callback = BivShapCallback(**SOME | {"baselines": ("integrated_gradients",)})
+    callback = BivShapCallback(**SOME | {"compare_with": ("integrated_gradients",)})
     run = trainer(tmp_path, callback)
     module = Module()
     run.validate(module, valid_loader(), verbose=False)
-    assert "bivshap/posthoc_accuracy/integrated_gradients" in run.callback_metrics
+    assert "bivshap/post_hoc_accuracy/integrated_gradients" in run.callback_metrics
     assert all(p.grad is None for p in module.parameters())
 
 
@@ -188,7 +191,7 @@ def test_resuming_continues_history_with_the_same_samples(tmp_path):
     resumed.fit(Module(), train_loader(), valid_loader(batch_size=7), ckpt_path=checkpoint.best_model_path)
     assert [h["epoch"] for h in second.history] == [0, 1, 2, 3]
     assert second.history[:2] == first.history
-    assert second._probes["validate"].keys == first._probes["validate"].keys
+    assert second.runner.sample_keys("validate") == first.runner.sample_keys("validate")
     assert second.output.state_dict().keys() == first.output.state_dict().keys()
 
 
@@ -216,9 +219,11 @@ def test_several_dataloaders(tmp_path):
     other = TensorDataset(torch.full((9, 6), 5.0), torch.zeros(9, dtype=torch.long))
     callback = BivShapCallback(**SOME, dataloader_idx=1)
     fit(tmp_path, callback, valid=[valid_loader(), DataLoader(other, batch_size=4)], max_epochs=1)
-    assert next(callback._probes["validate"].chunks()).batch.inputs[0].eq(5).all()
+    assert next(callback.runner._selections["validate"].chunks()).batch.inputs[0].eq(5).all()
     missing = BivShapCallback(**SOME | {"on_error": "warn"}, dataloader_idx=2)
-    with pytest.warns(UserWarning, match="(?s)could not audit epoch 0.*dataloader that yields samples, got 2"):
+    with pytest.warns(
+        UserWarning, match="(?s)could not audit epoch 0.*dataloader that yields samples with at least two players"
+    ):
         fit(tmp_path, missing, max_epochs=1)
 
 
@@ -229,7 +234,7 @@ def test_iterable_datasets(tmp_path):
 
     callback = BivShapCallback(**SOME)
     fit(tmp_path, callback, valid=DataLoader(Stream(), batch_size=5), max_epochs=1)
-    assert len(callback.findings.samples) == 6
+    assert len(callback.result.samples) == 6
 
 
 def test_mixed_precision_goes_through_the_trainers_plugin(tmp_path):
@@ -293,14 +298,14 @@ def test_lightning_cli(tmp_path):
         "  callbacks:\n"
         "    - class_path: bivshap_lightning.callbacks.BivShapCallback\n"
         "      init_args:\n"
-        "        {probe_size: 5, baselines: [feature_ablation], gamma: 0.001, method: sampling, feature_mask:\n"
-        "         {class_path: bivshap_lightning.game.players.Segments, init_args: {n: 3}}, replacement: 1}\n"
+        "        {n_samples: 5, compare_with: [feature_ablation], gamma: 0.001, method: sampling, feature_mask:\n"
+        "         {class_path: bivshap_lightning.game.players.Segments, init_args: {n: 3}}, baselines: 1}\n"
     )
     cli = LightningCLI(Module, DataModule, args=["fit", "--config", str(config)], save_config_callback=None)
     (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, BivShapCallback)]
-    assert (callback.probe_size, callback.settings.gamma) == (5, 0.001)
+    assert (callback.runner.n_samples, callback.settings.gamma) == (5, 0.001)
     assert callback.settings.feature_mask == players.Segments(3)
-    assert callback.findings.removal == "baseline 1"
+    assert callback.result.removal == "baseline 1"
     assert len(callback.history) == 1
 
 
@@ -314,15 +319,15 @@ def test_hugging_face_batches(tmp_path):
     # Padding is no player: every sample has as many as it has tokens.
     tokens = Tokens()
     lengths = {int(n) for n in tokens.attention.sum(dim=1)}
-    assert {s.graph.n_players for s in callback.findings.samples} <= lengths
+    assert {s.graph.n_players for s in callback.result.samples} <= lengths
 
 
 def test_texts_are_drawn_as_words(tmp_path):
     words = players.Tokens([f"word{k}" for k in range(20)])
-    callback = BivShapCallback(**PANELS, feature_mask=words, n_panel_classes=1)
+    callback = BivShapCallback(**PANELS | {"panels": PanelOptions(n_classes=1)}, feature_mask=words)
     loader = DataLoader(Tokens(), batch_size=8)
     fit(tmp_path, callback, TextModule(), loader, loader, max_epochs=1)
-    sample = callback.findings.samples[0]
+    sample = callback.result.samples[0]
     assert all(w.startswith("word") for w in sample.words)
     assert len(sample.words) == sample.graph.n_players
     assert list((tmp_path / "bivshap").rglob("sample/*/graphs/*.png"))
@@ -332,18 +337,18 @@ def test_texts_are_drawn_as_words(tmp_path):
 
 
 def test_baselines_that_cannot_play_are_left_out_and_named(tmp_path):
-    callback = BivShapCallback(**SOME | {"baselines": ("integrated_gradients", "feature_ablation")})
+    callback = BivShapCallback(**SOME | {"compare_with": ("integrated_gradients", "feature_ablation")})
     fit(tmp_path, callback, TextModule(), DataLoader(Tokens(), batch_size=8), DataLoader(Tokens(), batch_size=8))
-    assert list(callback.findings.skipped) == ["integrated_gradients"]
+    assert list(callback.result.skipped) == ["integrated_gradients"]
     assert ", without integrated_gradients (the record says why), " in callback.summary()
-    assert "bivshap/posthoc_accuracy/feature_ablation" in callback.findings.numbers
+    assert "bivshap/post_hoc_accuracy/feature_ablation" in callback.result.numbers
 
 
 @pytest.mark.parametrize(
     "schedule", [{"limit_val_batches": 0}, {"check_val_every_n_epoch": 2}], ids=["no validation", "never due"]
 )
 def test_a_schedule_without_audits_is_told(tmp_path, schedule):
-    callback = BivShapCallback(**SOME, every_n_epochs=2)
+    callback = BivShapCallback(**SOME | {"every_n_epochs": 2})
     with pytest.warns(UserWarning, match="audited nothing: no validation ran in epochs .* got every_n_epochs=2"):
         fit(tmp_path, callback, max_epochs=2, **schedule)
     assert callback.history == []
@@ -356,10 +361,10 @@ def test_unreadable_batches(tmp_path):
 
     data = DataLoader([{"pixels": row, "meta": 1} for row in table(8).tensors[0]], batch_size=4)
     with pytest.warns(UserWarning, match=r"(?s)pixels: float32 \(4, 6\).*input_fn=lambda batch"):
-        run = fit(tmp_path, BivShapCallback(probe_size=2), Odd(), valid=data, max_epochs=1)
+        run = fit(tmp_path, BivShapCallback(n_samples=2), Odd(), valid=data, max_epochs=1)
     assert run.callback_metrics["bivshap/failed"] == 1
     with pytest.raises(TypeError, match="`batch` must hold input tensors"):
-        fit(tmp_path, BivShapCallback(probe_size=2, on_error="raise"), Odd(), valid=data, max_epochs=1)
+        fit(tmp_path, BivShapCallback(n_samples=2, on_error="raise"), Odd(), valid=data, max_epochs=1)
     told = BivShapCallback(**SOME, input_fn=lambda batch: batch["pixels"])
     assert fit(tmp_path, told, Odd(), valid=data, max_epochs=1).callback_metrics["bivshap/failed"] == 0
 
@@ -372,11 +377,11 @@ def test_failures_leave_training_alone(tmp_path):
             return super().forward(x)
 
     with pytest.warns(UserWarning, match=r"(?s)could not audit epoch.*ArithmeticError: cannot divide by zero"):
-        run = fit(tmp_path, BivShapCallback(probe_size=3), Broken())
+        run = fit(tmp_path, BivShapCallback(n_samples=3), Broken())
     assert run.current_epoch == 2
     assert run.callback_metrics["bivshap/failed"] == 1
     with pytest.raises(ArithmeticError, match="cannot divide by zero"):
-        fit(tmp_path, BivShapCallback(probe_size=3, on_error="raise"), Broken())
+        fit(tmp_path, BivShapCallback(n_samples=3, on_error="raise"), Broken())
 
 
 def test_a_failure_to_write_is_a_failure_too(tmp_path):
@@ -385,34 +390,34 @@ def test_a_failure_to_write_is_a_failure_too(tmp_path):
     with pytest.warns(UserWarning, match="could not audit epoch 0; training goes on"):
         run = fit(tmp_path, BivShapCallback(**SOME | {"on_error": "warn"}), max_epochs=1)
     assert run.callback_metrics["bivshap/failed"] == 1
-    assert "bivshap/posthoc_accuracy/ours" in run.callback_metrics
+    assert "bivshap/post_hoc_accuracy/ours" in run.callback_metrics
     with pytest.raises(OSError, match="bivshap"):
         fit(tmp_path, BivShapCallback(**SOME), max_epochs=1)
 
 
 def test_time_budget_cuts_evaluations_and_says_what_was_reached(tmp_path):
-    generous = BivShapCallback(**SOME | {"method": "sampling", "budget": 2000})
+    generous = BivShapCallback(**SOME | {"method": "sampling", "n_evaluations": 2000})
     fit(tmp_path, generous, max_epochs=1)
-    hurried = BivShapCallback(**SOME | {"method": "sampling", "budget": 2000}, time_budget=1e-6)
+    hurried = BivShapCallback(**SOME | {"method": "sampling", "n_evaluations": 2000}, time_budget=1e-6)
     fit(tmp_path, hurried, max_epochs=1)
     assert (
-        hurried.findings.numbers["bivshap/estimate/standard_error"][0]
-        > (generous.findings.numbers["bivshap/estimate/standard_error"][0])
+        hurried.result.numbers["bivshap/estimate/standard_error"][0]
+        > (generous.result.numbers["bivshap/estimate/standard_error"][0])
     )
-    assert hurried.findings.skipped == {"feature_ablation": "time_budget was used up"}
-    ample = BivShapCallback(**SOME | {"method": "sampling", "budget": 2000}, time_budget=600)
+    assert hurried.result.skipped == {"feature_ablation": "time_budget was used up"}
+    ample = BivShapCallback(**SOME | {"method": "sampling", "n_evaluations": 2000}, time_budget=600)
     fit(tmp_path, ample, max_epochs=1)
-    assert ample.findings.skipped == {}
+    assert ample.result.skipped == {}
 
 
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
         ({"every_n_epochs": 0}, "`every_n_epochs` must be at least 1, got 0"),
-        ({"probe_size": 0}, "`probe_size` must be at least 1, got 0"),
+        ({"n_samples": 0}, "`n_samples` must be at least 1, got 0"),
         ({"time_budget": 0.0}, "`time_budget` must be a positive number of seconds"),
         ({"on_error": "ignore"}, "`on_error` must be 'warn' or 'raise', got 'ignore'"),
-        ({"baselines": ("guesswork",)}, "guesswork"),
+        ({"compare_with": ("guesswork",)}, "guesswork"),
     ],
 )
 def test_bad_arguments_are_refused_at_once(arguments, match):
@@ -435,40 +440,40 @@ def test_every_documented_tag_is_in_the_event_file(tmp_path):
     scalars = set(tags["scalars"])
     assert set(callback.history[-1]["numbers"]) <= scalars
     steps = [e.step for e in found.Scalars("val_loss")]
-    assert [e.step for e in found.Scalars("bivshap/posthoc_accuracy/ours")] == steps
+    assert [e.step for e in found.Scalars("bivshap/post_hoc_accuracy/ours")] == steps
     for name in ("low", "mid", "high"):
-        assert [e.step for e in found.Images(f"bivshap/class/{name}/graphs")] == steps
+        for panel in ("axis", "graphs"):
+            assert [e.step for e in found.Images(f"bivshap/class/{name}/{panel}")] == steps
         assert f"bivshap/class/{name}/abs_weights" in {*tags["histograms"], *tags["tensors"]}
         tensors = set(tags["tensors"])
         assert any(t.startswith(f"bivshap/class/{name}/ranking") for t in tensors)
-        assert f"bivshap/H/class/{name}" in tensors
     assert [e.step for e in found.Images("bivshap/sample/0/graphs")] == steps
-    assert "bivshap/posthoc/accuracy_vs_removed" in tags["images"]
+    assert "bivshap/post_hoc/accuracy_vs_removed" in tags["images"]
 
 
 def test_other_loggers_get_files(tmp_path):
-    callback = BivShapCallback(**PANELS, n_panel_samples=1, n_panel_classes=1)
+    callback = BivShapCallback(**SOME | {"panels": PanelOptions(n_samples=1, n_classes=1)})
     csv = CSVLogger(tmp_path, name="csv", version="")
     fit(tmp_path, callback, logger=csv, max_epochs=1)
     pictures = [p.relative_to(tmp_path).as_posix() for p in (tmp_path / "csv" / "bivshap").rglob("*.png")]
     assert any("sample" in p for p in pictures)
     assert any("class" in p for p in pictures)
-    assert "bivshap/posthoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
+    assert "bivshap/post_hoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
 
 
 def test_two_loggers(tmp_path):
     loggers = [CSVLogger(tmp_path, name="csv", version=""), TensorBoardLogger(tmp_path, name="tb", version="")]
     fit(tmp_path, BivShapCallback(**PANELS), logger=loggers, max_epochs=1)
-    assert "bivshap/posthoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
+    assert "bivshap/post_hoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
     assert "bivshap/sample/0/graphs" in events(tmp_path / "tb").Tags()["images"]
 
 
 def test_pictures_are_drawn_on_the_picture(tmp_path):
     torch.manual_seed(0)
     data = TensorDataset(torch.rand(12, 1, 8, 8), torch.arange(12) % 3)
-    callback = BivShapCallback(**SOME | {"budget": 300})
+    callback = BivShapCallback(**SOME | {"n_evaluations": 300})
     fit(tmp_path, callback, Pictures(), DataLoader(data, batch_size=4), DataLoader(data, batch_size=4), max_epochs=1)
-    sample = callback.findings.samples[0]
+    sample = callback.result.samples[0]
     assert sample.image.shape == (1, 8, 8)
     assert sample.segments.tolist() == torch.arange(64).view(8, 8).tolist()
     assert sample.graph.names[:9] == ("r0c0", "r0c1", "r0c2", "r0c3", "r0c4", "r0c5", "r0c6", "r0c7", "r1c0")
@@ -478,21 +483,22 @@ def test_the_record_says_everything(tmp_path):
     callback = BivShapCallback(**SOME, feature_names=list("abcdef"), class_names=["low", "mid", "high"])
     fit(tmp_path, callback, max_epochs=1)
     (path,) = (tmp_path / "bivshap").glob("*.json")
-    record = load_audit(path)
-    assert record["configuration"]["method"] == "exact"
-    assert record["configuration"]["removal"] == "baseline 0"
-    assert record["configuration"]["seed"] == 0
-    assert record["run"]["epoch"] == 0
-    assert record["versions"]["torch"].startswith("2.")
-    for name, (value, error) in callback.findings.numbers.items():
-        assert record["metrics"][name]["value"] == value
-        assert error in (0, record["metrics"][name]["standard_error"])  # the record knows more, from the samples
-    assert {s["label"] for s in record["samples"]} == {"low", "mid", "high"}
-    assert {p["player"] for p in record["samples"][0]["ranking"]} == set("abcdef")
-    assert load_arrays(path)["weights"].shape == (6, 6, 6)
-    np.testing.assert_allclose(load_arrays(path)["weights"][0], callback.findings.samples[0].graph.weights, atol=1e-7)
+    record = AuditRecord.load(path)
+    assert record.configuration.method == "exact"
+    assert record.configuration.link == "auto"
+    assert record.configuration.removal == "baseline 0"
+    assert record.configuration.seed == 0
+    assert record.run.epoch == 0
+    assert record.versions["torch"].startswith("2.")
+    for name, (value, error) in callback.result.numbers.items():
+        assert record.metrics[name].value == value
+        assert error in (0, record.metrics[name].standard_error)  # the record has more, from the samples
+    assert {s.label for s in record.samples} == {"low", "mid", "high"}
+    assert {p.player for p in record.samples[0].ranking} == set("abcdef")
+    assert record.arrays["weights"].shape == (6, 6, 6)
+    np.testing.assert_allclose(record.arrays["weights"][0], callback.result.samples[0].graph.weights, atol=1e-7)
     assert json.loads(path.read_text())["kind"] == "bivshap_lightning.Audit"
-    assert callback.record()["metrics"] == record["metrics"]
+    assert callback.record().metrics == record.metrics
     with pytest.raises(RuntimeError, match="`record` must be asked for after an audit"):
         BivShapCallback().record()
     assert not list((tmp_path / "bivshap").glob(".*"))
@@ -511,7 +517,7 @@ def test_one_line_says_what_was_found_and_what_it_cost(tmp_path, caplog):
     assert callback.summary() in line
     costly, cheap = {"bivshap/cost/share_of_epoch": 0.4}, {"bivshap/cost/share_of_epoch": 0.05}
     assert advice_on({"seconds": 1.0, "share_of_epoch": 0.05}, []) == ""
-    assert "40% of the epoch: lower `budget`" in advice_on({"seconds": 1.0, "share_of_epoch": 0.4}, [cheap])
+    assert "40% of the epoch: lower `n_evaluations`" in advice_on({"seconds": 1.0, "share_of_epoch": 0.4}, [cheap])
     assert advice_on({"seconds": 1.0, "share_of_epoch": 0.4}, [costly]) == ", 40% of the epoch"
 
 
@@ -529,7 +535,7 @@ def test_memory_stays_flat_over_many_epochs(tmp_path):
                 pages = int(Path("/proc/self/statm").read_text().split()[1])
                 sizes[trainer.current_epoch] = (len(gc.get_objects()), pages * 4096)
 
-    callback = BivShapCallback(**PANELS, n_panel_samples=1, n_panel_classes=0)
+    callback = BivShapCallback(**SOME | {"panels": PanelOptions(n_samples=1, n_classes=0)})
     logger = TensorBoardLogger(tmp_path, name="tb", version="")
     run = trainer(tmp_path, callback, Watch(), max_epochs=200, logger=logger, num_sanity_val_steps=0)
     run.fit(Module(), train_loader(16), valid_loader(16))

@@ -8,14 +8,14 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from bivshap_lightning import BivariateShapley
-from bivshap_lightning.audit.record import load_audit
+from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.callbacks import BivShapCallback
 from bivshap_lightning.game.embedding import ZeroEmbedding
 from bivshap_lightning.game.players import Columns, Grid, Segments, Superpixels, Tokens
 from bivshap_lightning.game.removal import ChannelMean
 from tests.callbacks import modules
 
-OPTIONS = {"probe_size": 4, "baselines": ("feature_ablation",), "budget": 128, "on_error": "raise"}
+OPTIONS = {"n_samples": 4, "compare_with": ("feature_ablation",), "n_evaluations": 128, "on_error": "raise"}
 
 
 class Network(pl.LightningModule):
@@ -48,7 +48,7 @@ def audit(tmp_path, module, data, **options):
     loader = DataLoader(data, batch_size=8)
     trainer.fit(module, loader, loader)
     assert trainer.callback_metrics["bivshap/failed"] == 0
-    record = load_audit(next((tmp_path / "bivshap").glob("*.json")))
+    record = AuditRecord.load(next((tmp_path / "bivshap").glob("*.json")))
     return callback, record
 
 
@@ -67,15 +67,15 @@ def test_superpixels_of_bytes_with_channels_last(tmp_path):
     torch.manual_seed(0)
     data = TensorDataset(torch.randint(0, 256, (16, 8, 8, 3), dtype=torch.uint8), torch.arange(16) % 3)
     module = Network(Bytes(), nn.functional.cross_entropy)
-    how = {"feature_mask": Superpixels(6), "replacement": ChannelMean()}
-    callback, record = audit(tmp_path, module, data, probe_size=12, **how)
-    assert record["configuration"]["removal"] == "mean colour of the image"
-    for sample in callback.findings.samples:
+    how = {"feature_mask": Superpixels(6), "baselines": ChannelMean()}
+    callback, record = audit(tmp_path, module, data, n_samples=12, **how)
+    assert record.configuration.removal == "mean colour of the image"
+    for sample in callback.result.samples:
         assert sample.image.shape == (3, 8, 8)
         assert sample.segments.shape == (8, 8)
         assert sample.graph.n_players == sample.segments.max() + 1
     # Superpixel 3 of one picture has nothing to do with superpixel 3 of another.
-    assert record["classes"] == {}
+    assert record.classes == {}
     assert list((tmp_path / "bivshap").rglob("sample/*/graphs/*.png"))
 
 
@@ -86,7 +86,7 @@ def test_pictures_with_opacity_and_more_channels_than_pictures_have(tmp_path, sh
     module = Network(nn.Sequential(nn.Flatten(), nn.LazyLinear(3)), nn.functional.cross_entropy)
     module(data.tensors[0])
     callback, _ = audit(tmp_path, module, data, feature_mask=Grid(2))
-    for sample in callback.findings.samples:
+    for sample in callback.result.samples:
         assert (None if sample.image is None else sample.image.shape) == seen
         assert sample.segments.shape == (6, 6)
     assert list((tmp_path / "bivshap").rglob("sample/*/graphs/*.png"))
@@ -95,7 +95,7 @@ def test_pictures_with_opacity_and_more_channels_than_pictures_have(tmp_path, sh
 def test_texts_with_zeroed_embeddings_and_gradients(tmp_path):
     words = [f"word{k}" for k in range(20)]
     callback = BivShapCallback(
-        **OPTIONS | {"baselines": ("integrated_gradients",)}, feature_mask=Tokens(words), replacement=ZeroEmbedding()
+        **OPTIONS | {"compare_with": ("integrated_gradients",)}, feature_mask=Tokens(words), baselines=ZeroEmbedding()
     )
     module = modules.TextModule()
     data = modules.Tokens()
@@ -105,9 +105,9 @@ def test_texts_with_zeroed_embeddings_and_gradients(tmp_path):
         default_root_dir=tmp_path, callbacks=[callback], accelerator="cpu", logger=False, enable_progress_bar=False
     )
     trainer.validate(module, DataLoader(data, batch_size=8), verbose=False)
-    assert callback.findings.skipped == {}
-    assert all(sample.graph.n_players >= 2 for sample in callback.findings.samples)
-    sample = callback.findings.samples[0]
+    assert callback.result.skipped == {}
+    assert all(sample.graph.n_players >= 2 for sample in callback.result.samples)
+    sample = callback.result.samples[0]
     assert all(word.startswith("word") for word in sample.words)
     row = next(k for k in range(len(data)) if [words[i] for i in data.ids[k] if i] == sample.words)
     alone = BivariateShapley(lambda i, a: module(i, a)["logits"]).attribute(
@@ -115,10 +115,10 @@ def test_texts_with_zeroed_embeddings_and_gradients(tmp_path):
     )
     # The padding token is embedded as zero, so both removals are one.
     np.testing.assert_allclose(sample.graph.weights, alone.graph(0).weights, atol=1e-6)
-    record = load_audit(next((tmp_path / "bivshap").glob("*.json")))
-    assert record["configuration"]["removal"] == "zero embedding"
-    described = next(iter(record["classes"].values()))
-    assert set(described["players"]) <= set(words)
+    record = AuditRecord.load(next((tmp_path / "bivshap").glob("*.json")))
+    assert record.configuration.removal == "zero embedding"
+    described = next(iter(record.classes.values()))
+    assert set(described.players) <= set(words)
 
 
 def test_a_table_with_groups(tmp_path):
@@ -126,10 +126,10 @@ def test_a_table_with_groups(tmp_path):
     data = TensorDataset(torch.randn(16, 4), torch.arange(16) % 2)
     columns = Columns({"colour": "c_*"}, ["age", "c_red", "c_blue", "income"])
     _, record = audit(
-        tmp_path, Network(nn.Linear(4, 2), nn.functional.cross_entropy), data, feature_mask=columns, write_panels=False
+        tmp_path, Network(nn.Linear(4, 2), nn.functional.cross_entropy), data, feature_mask=columns, panels=False
     )
-    assert record["samples"][0]["players"] == ["age", "colour", "income"]
-    assert set(record["classes"]) == {"0", "1"}
+    assert list(record.samples[0].players) == ["age", "colour", "income"]
+    assert set(record.classes) == {"0", "1"}
 
 
 def test_stretches_of_a_series(tmp_path):
@@ -137,9 +137,9 @@ def test_stretches_of_a_series(tmp_path):
     data = TensorDataset(torch.randn(16, 12, 2), torch.arange(16) % 2)
     network = nn.Sequential(nn.Flatten(), nn.Linear(24, 2))
     _, record = audit(
-        tmp_path, Network(network, nn.functional.cross_entropy), data, feature_mask=Segments(3), write_panels=False
+        tmp_path, Network(network, nn.functional.cross_entropy), data, feature_mask=Segments(3), panels=False
     )
-    assert record["samples"][0]["players"] == ["steps 0-3", "steps 4-7", "steps 8-11"]
+    assert list(record.samples[0].players) == ["steps 0-3", "steps 4-7", "steps 8-11"]
 
 
 KINDS = {
@@ -158,8 +158,8 @@ def test_targets(tmp_path, kind):
     torch.manual_seed(0)
     n_outputs, labels, loss, options = KINDS[kind]
     data = TensorDataset(torch.randn(16, 5), labels(16))
-    callback, _ = audit(tmp_path, Network(nn.Linear(5, n_outputs), loss), data, write_panels=False, **options)
-    sample = callback.findings.samples[0]
+    callback, _ = audit(tmp_path, Network(nn.Linear(5, n_outputs), loss), data, panels=False, **options)
+    sample = callback.result.samples[0]
     assert sample.graph.n_players == 5
     assert 0 <= sample.target < max(2, n_outputs)
 
@@ -168,17 +168,17 @@ def test_the_class_in_the_data_may_be_a_float(tmp_path):
     torch.manual_seed(0)
     n_outputs, _, loss, _ = KINDS["one logit"]
     data = TensorDataset(torch.randn(16, 5), torch.ones(16))
-    callback, _ = audit(tmp_path, Network(nn.Linear(5, n_outputs), loss), data, write_panels=False, target="label")
-    assert [s.target for s in callback.findings.samples] == [1] * 4
+    callback, _ = audit(tmp_path, Network(nn.Linear(5, n_outputs), loss), data, panels=False, target="label")
+    assert [s.target for s in callback.result.samples] == [1] * 4
 
 
 def test_a_regression_is_told_what_to_do(tmp_path):
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(16, 5), torch.randn(16))
     module = Network(nn.Linear(5, 1), nn.functional.mse_loss)
-    callback, record = audit(tmp_path, module, data, behavior="output", write_panels=False)
+    callback, record = audit(tmp_path, module, data, behavior="output", panels=False)
     # A linear model: the Shapley value of a column is its weight times its value.
     rows = data.tensors[0].numpy() * module.network.weight.detach().numpy()[0]
-    for sample in callback.findings.samples:
+    for sample in callback.result.samples:
         assert np.abs(rows - sample.graph.shapley).max(axis=1).min() < 1e-5
-    assert record["metrics"]["bivshap/posthoc_accuracy/ours"]["value"] > 0.5
+    assert record.metrics["bivshap/post_hoc_accuracy/ours"].value > 0.5

@@ -21,15 +21,15 @@ import torch
 
 from bivshap_lightning.audit.audit import Audit
 from bivshap_lightning.audit.batches import Batch, Forward
-from bivshap_lightning.audit.chunk_store import Journal
-from bivshap_lightning.audit.record import load_arrays, load_audit
-from bivshap_lightning.audit.selection import Probe
+from bivshap_lightning.audit.chunk_store import ChunkStore
+from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.audit.selection import SampleSelection
 from bivshap_lightning.callbacks import BivShapCallback
 from tests.callbacks.projects import CPU, MODULE, NAMES, QUICK, content
 
-THOROUGH = [*CPU, "--audit.probe_size=44", "--audit.method=sampling", "--audit.budget=400", "--chunk-size=4",
-            "--audit.baselines=[kernel_shap, shapley_sampling, integrated_gradients]", "--audit.n_panel_samples=1",
-            "--audit.n_panel_classes=1"]  # fmt: skip
+THOROUGH = [*CPU, "--audit.n_samples=44", "--audit.method=sampling", "--audit.n_evaluations=400", "--chunk-size=4",
+            "--audit.compare_with=[kernel_shap, shapley_sampling, integrated_gradients]", "--audit.panels.n_samples=1",
+            "--audit.panels.n_classes=1"]  # fmt: skip
 N_CHUNKS = 11
 
 
@@ -49,13 +49,14 @@ def finish(process: subprocess.Popen) -> tuple[int, str, str]:
 
 def same_record(one: Path, other: Path, *, apart_from: tuple[str, ...] = ()) -> None:
     """Bit by bit, but for the cost and what is said to differ."""
-    a, b = (load_audit(folder / "audit.json") for folder in (one, other))
-    for record in (a, b):
-        del record["cost"], record["sha256"]
+    records = [AuditRecord.load(folder / "audit.json") for folder in (one, other)]
+    a, b = (record.to_fields() for record in records)
+    for fields in (a, b):
+        del fields["cost"]
         for name in apart_from:
-            del record["run"][name]
+            del fields["run"][name]
     assert a == b
-    x, y = (load_arrays(folder / "audit.json") for folder in (one, other))
+    x, y = (record.arrays for record in records)
     assert x.keys() == y.keys()
     assert all(np.array_equal(x[name], y[name]) for name in x)
 
@@ -128,10 +129,10 @@ def test_two_processes_find_what_one_finds(project, uninterrupted):
     told = json.loads(out)
     assert told["n_samples"] == 44
     assert (told["record"], told["report"]) == ("two/audit.json", "two/report.html")
-    assert told["metrics"]["bivshap/posthoc_accuracy/ours"] == pytest.approx(
-        load_audit(uninterrupted / "audit.json")["metrics"]["bivshap/posthoc_accuracy/ours"]["value"]
+    assert told["metrics"]["bivshap/post_hoc_accuracy/ours"] == pytest.approx(
+        AuditRecord.load(uninterrupted / "audit.json").metrics["bivshap/post_hoc_accuracy/ours"].value
     )
-    assert load_audit(project / "two" / "audit.json")["run"]["world_size"] == 2
+    assert AuditRecord.load(project / "two" / "audit.json").run.world_size == 2
     same_record(project / "two", uninterrupted, apart_from=("world_size",))
     assert "<html" in (project / "two" / "report.html").read_text()
 
@@ -151,7 +152,7 @@ def test_a_failure_on_one_of_two_processes_is_told_once(project):
 @pytest.mark.slow
 def test_every_exit_code_in_a_real_process(project):
     refused = start(project, "--model", "audited.Nothing", "-o", "codes")
-    broken = start(project, "--model", "audited.Broken", *NAMES[2:], *QUICK, "-o", "codes")
+    broken = start(project, "--model", "audited.Broken", *NAMES[2:], *QUICK, "-o", "broken")
     done = start(project, *NAMES, *QUICK, "-o", "codes", "--json")
     code, out, err = finish(refused)
     assert (code, out) == (2, "")
@@ -169,7 +170,7 @@ def test_every_exit_code_in_a_real_process(project):
 def test_options_lists_all_arguments(call):
     code, out, _ = call("--checkpoint", "model.ckpt", *NAMES, "--options")
     assert code == 0
-    for name in ("--model.hidden", "--data.n", "--trainer.devices", "--audit.probe_size"):
+    for name in ("--model.hidden", "--data.n", "--trainer.devices", "--audit.n_samples"):
         assert name in out
     assert "--audit.time_budget" not in out
 
@@ -180,10 +181,10 @@ def test_the_record_says_which_model_it_is_about(project, call, tmp_path):
     arguments = ["--checkpoint", "model.ckpt", *NAMES, *QUICK, "-o", tmp_path / "out", "--rules", rules]
     code, _, err = call(*arguments)
     assert code == 0, err
-    run = load_audit(tmp_path / "out" / "audit.json")["run"]
+    run = AuditRecord.load(tmp_path / "out" / "audit.json").run
     saved = content(project)
-    assert (run["epoch"], run["step"], run["stage"]) == (saved["epoch"], saved["global_step"], "validate")
-    assert (run["checkpoint"], run["model"], len(run["checkpoint_sha256"])) == ("model.ckpt", "audited.Net", 64)
+    assert (run.epoch, run.step, run.stage) == (saved["epoch"], saved["global_step"], "validate")
+    assert (run.checkpoint, run.model, len(run.checkpoint_sha256)) == ("model.ckpt", "audited.Net", 64)
     assert "Passed" in (tmp_path / "out" / "report.html").read_text()
     assert not (tmp_path / "out" / "unfinished").exists()
     # A failed run leaves no record of an earlier one behind that could pass for its own.
@@ -197,12 +198,12 @@ def test_the_same_numbers_as_in_training(project, call, tmp_path):
     audited = importlib.import_module("audited")
     model = audited.Net.load_from_checkpoint(project / "model.ckpt", weights_only=True)
     callback = BivShapCallback(
-        probe_size=4, baselines=("feature_ablation",), budget=64, write_panels=False, write_record=False
+        n_samples=4, compare_with=("feature_ablation",), n_evaluations=64, panels=False, write_record=False
     )
     trainer = pl.Trainer(accelerator="cpu", logger=False, callbacks=[callback], enable_progress_bar=False)
     trainer.validate(model, audited.Data(), verbose=False)
     assert call("--checkpoint", "model.ckpt", *NAMES, *QUICK, "-o", tmp_path)[0] == 0
-    assert callback.record()["metrics"] == load_audit(tmp_path / "audit.json")["metrics"]
+    assert callback.record().metrics == AuditRecord.load(tmp_path / "audit.json").metrics
 
 
 @pytest.mark.parametrize("subclass", [True, False], ids=["class_path", "arguments alone"])
@@ -231,8 +232,8 @@ def test_configs_of_lightning_cli(project, call, tmp_path, subclass):
         arguments += NAMES
     code, _, err = call(*arguments)
     assert code == 0, err
-    record = load_audit(tmp_path / "out" / "audit.json")
-    assert len(record["samples"]) == 4
+    record = AuditRecord.load(tmp_path / "out" / "audit.json")
+    assert len(record.samples) == 4
     assert "EarlyStopping" not in err
 
 
@@ -251,12 +252,13 @@ def test_either_lightning(project, call, tmp_path):
 def audit(project):
     """An audit of the project's model on chunks of three, ready to explain."""
     audited = importlib.import_module("audited")
-    settings = BivShapCallback(method="sampling", budget=300).settings
+    settings = BivShapCallback(method="sampling", n_evaluations=300).settings
     module = audited.Net.load_from_checkpoint(project / "model.ckpt", weights_only=True).eval()
-    probe = Probe(9, seed=0)
+    probe = SampleSelection(9, seed=0)
     for x, y in audited.Data().val_dataloader():
         probe.offer(Batch((x,), y))
-    probe.choose(lambda value: [value], chunk_size=3)
+    probe.choose(lambda value: [value])
+    probe.distribute(lambda value: [value], chunk_size=3)
     chunks = list(probe.chunks())
     forward = Forward(module, chunks[0].batch, None, contextlib.nullcontext)
     return lambda: Audit(settings, torch.device("cpu")), forward, chunks
@@ -283,26 +285,26 @@ def test_a_part_depends_on_nothing_that_ran_before(audit):
     assert equal(alone, parts[2])
     assert parts[2].method == "sampling"
     assert not equal(parts[1], parts[2])
-    there, back = new().findings(parts), new().findings(parts[::-1])
+    there, back = new().combine(parts), new().combine(parts[::-1])
     assert there.numbers == back.numbers
     assert [s.index for s in back.samples] == list(range(9))
 
 
 def test_parts_come_back_from_disk_bit_by_bit(audit, tmp_path):
     new, forward, chunks = audit
-    journal = Journal(tmp_path / "kept", {"checkpoint": "a", "settings": {"seed": 0}})
-    assert journal.load(chunks[0], journal.finished()) is None
+    store = ChunkStore(tmp_path / "kept", {"checkpoint": "a", "settings": {"seed": 0}})
+    assert store.load(chunks[0], store.finished()) is None
     part = new().explain(forward, chunks[0], np.inf)
-    journal.save(chunks[0], part)
-    assert equal(journal.load(chunks[0], journal.finished()), part)
-    assert journal.load(chunks[1], journal.finished()) is None
-    other = Journal(tmp_path / "kept", {"checkpoint": "b", "settings": {"seed": 0}})
+    store.save(chunks[0], part)
+    assert equal(store.load(chunks[0], store.finished()), part)
+    assert store.load(chunks[1], store.finished()) is None
+    other = ChunkStore(tmp_path / "kept", {"checkpoint": "b", "settings": {"seed": 0}})
     assert other.load(chunks[0], other.finished()) is None
     (path,) = (tmp_path / "kept").iterdir()
     path.write_bytes(path.read_bytes()[:-7])
-    assert journal.load(chunks[0], journal.finished()) is None
-    journal.remove()
-    journal.remove()
+    assert store.load(chunks[0], store.finished()) is None
+    store.remove()
+    store.remove()
     assert not (tmp_path / "kept").exists()
 
 
@@ -310,18 +312,19 @@ def test_parts_with_pictures_and_words_come_back_too(tmp_path):
     from tests.callbacks.modules import Pictures
 
     batch = Batch((torch.rand(3, 1, 8, 8),), torch.arange(3))
-    probe = Probe(3, seed=0)
+    probe = SampleSelection(3, seed=0)
     probe.offer(batch)
     probe.choose(lambda value: [value])
+    probe.distribute(lambda value: [value])
     (chunk,) = probe.chunks()
-    callback = BivShapCallback(budget=600, baselines=())
+    callback = BivShapCallback(n_evaluations=600, compare_with=())
     forward = Forward(Pictures().eval(), batch, None, contextlib.nullcontext)
     part = Audit(callback.settings, torch.device("cpu")).explain(forward, chunk, np.inf)
     part.samples[0] = type(part.samples[0])(**vars(part.samples[0]) | {"words": ["a", "日本"]})
     assert part.samples[0].image.shape == (1, 8, 8)
-    journal = Journal(tmp_path, {})
-    journal.save(chunk, part)
-    assert equal(journal.load(chunk, journal.finished()), part)
+    store = ChunkStore(tmp_path, {})
+    store.save(chunk, part)
+    assert equal(store.load(chunk, store.finished()), part)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +332,7 @@ def test_parts_with_pictures_and_words_come_back_too(tmp_path):
     [
         ([], True),
         (["--audit.seed=1"], False),
-        (["--audit.budget=65"], False),
+        (["--audit.n_evaluations=65"], False),
         (["--chunk-size=3"], False),
         (["--trainer.precision=64-true"], False),
         (["--checkpoint", "other.ckpt"], False),
@@ -364,12 +367,12 @@ def test_only_the_same_audit_takes_up_finished_parts(project, call, tmp_path, mo
     ("words", "players", "removal"),
     [
         (
-            ["bivshap_lightning.game.players.Segments", "--audit.feature_mask.n=3", "--audit.replacement=0.5"],
+            ["bivshap_lightning.game.players.Segments", "--audit.feature_mask.n=3", "--audit.baselines=0.5"],
             ["steps 0-3", "steps 4-7", "steps 8-11"],
             r"baseline 0\.5",
         ),
         (
-            ["[0,0,1,1,2,2,3,3,3,3,3,3]", "--audit.replacement=[0,0,0,1,1,1,0,0,0,0,0,0]"],
+            ["[0,0,1,1,2,2,3,3,3,3,3,3]", "--audit.baselines=[0,0,0,1,1,1,0,0,0,0,0,0]"],
             ["0", "1", "2", "3"],
             r"one baseline row for all samples #[0-9a-f]{8}",
         ),
@@ -380,7 +383,7 @@ def test_players_and_replacements_can_be_made_on_the_command_line(project, call,
         "--checkpoint", "model.ckpt", *NAMES, *QUICK, "--audit.feature_mask", *words, "-o", tmp_path / "out"
     )
     assert code == 0, err
-    record = load_audit(tmp_path / "out" / "audit.json")
-    assert record["samples"][0]["players"] == players
-    assert re.fullmatch(removal, record["configuration"]["removal"])
-    assert record["configuration"]["players"].startswith(("Segments(n=3", "#"))
+    record = AuditRecord.load(tmp_path / "out" / "audit.json")
+    assert list(record.samples[0].players) == players
+    assert re.fullmatch(removal, record.configuration.removal)
+    assert record.configuration.players.startswith(("Segments(n=3", "#"))

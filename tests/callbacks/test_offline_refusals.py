@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from bivshap_lightning.audit.record import load_arrays
+from bivshap_lightning.audit.record import AuditRecord
 from tests.callbacks.projects import NAMES, QUICK, content
 
 
@@ -51,11 +51,11 @@ def test_a_checkpoint_names_no_class_to_make_unless_trusted(project, call, tmp_p
     assert code == 2
     assert "`--model.activation` must be given: the checkpoint only names a class for it, torch.nn.Tanh" in err
     assert call(*arguments, "--trust-checkpoint")[0] == 0
-    by_word = load_arrays(tmp_path / "out" / "audit.json")["weights"]
+    by_word = AuditRecord.load(tmp_path / "out" / "audit.json").arrays["weights"]
     assert call(*arguments, "--model.activation", "torch.nn.Tanh")[0] == 0
-    assert np.array_equal(by_word, load_arrays(tmp_path / "out" / "audit.json")["weights"])
+    assert np.array_equal(by_word, AuditRecord.load(tmp_path / "out" / "audit.json").arrays["weights"])
     assert call("--checkpoint", "model.ckpt", *NAMES, *QUICK, "-o", tmp_path / "relu")[0] == 0
-    assert not np.array_equal(by_word, load_arrays(tmp_path / "relu" / "audit.json")["weights"])
+    assert not np.array_equal(by_word, AuditRecord.load(tmp_path / "relu" / "audit.json").arrays["weights"])
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ RULE = '[[rule]]\nmetric = "bivshap/redundancy/density"\nmax_absolute_change = 0
         ([*NAMES, "--model.hidden", "many"], r'"model.hidden": Expected a <class .int.>. Got value: many'),
         ([*NAMES, "--model.hidden", "9"], "size mismatch for net.0.weight"),
         ([*NAMES, "--audit.time_budget", "9"], "unrecognized arguments: --audit.time_budget"),
-        ([*NAMES, "--audit.probe_size", "0"], "`probe_size` must be at least 1, got 0"),
-        ([*NAMES, "--audit.baselines=[nothing]"], "got 'nothing'"),
+        ([*NAMES, "--audit.n_samples", "0"], "`n_samples` must be at least 1, got 0"),
+        ([*NAMES, "--audit.compare_with=[nothing]"], "got 'nothing'"),
         ([*NAMES, "--audit.feature_names=[a, b]"], "`feature_names` must name all 12 players, got 2"),
         ([*NAMES, "--trainer.strategy", "hope"], "`--trainer` must have arguments that fit together: .*hope"),
         ([*NAMES, "--chunk-size", "0"], "`--chunk-size` must be at least 1, got 0"),

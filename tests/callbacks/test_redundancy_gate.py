@@ -9,14 +9,16 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 
-from bivshap_lightning.audit.record import load_audit
+from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.callbacks import BivShapCallback, RedundancyGate
 from bivshap_lightning.callbacks.lightning import MisconfigurationException
-from bivshap_lightning.gate import GateError, Rule, Verdict, judge
-from bivshap_lightning.gate.evidence import RATIOS, Evidence
+from bivshap_lightning.gate import GateError, RecordError, Rule, Verdict, judge, measure
+from bivshap_lightning.metrics.catalogue import CATALOGUE
 from tests.callbacks.modules import DataModule, Faulty, Module, TextModule, Tokens, train_loader, valid_loader
 
-SOME = {"probe_size": 6, "baselines": ("feature_ablation",), "budget": 64, "write_panels": False}
+SOME = {
+    "n_samples": 6, "compare_with": ("feature_ablation",), "n_evaluations": 64, "panels": False, "every_n_epochs": 1
+}  # fmt: skip
 TAG = "bivshap/gate/passed"
 ACCURACY = "bivshap/redundancy/accuracy_with_representatives"
 EASY, IMPOSSIBLE = [Rule(metric=ACCURACY, min=0.1)], [Rule(metric="bivshap/redundancy/n_independent", min=100)]
@@ -54,12 +56,17 @@ def test_a_pass_is_logged(tmp_path):
 
 
 def test_the_verdict_is_that_of_the_record_on_disk(tmp_path):
-    rules = [*EASY, *IMPOSSIBLE, Rule(metric="density", max=0.5), Rule(metric="bivshap/insertion_auc/ours", max=0.4)]
+    rules = [
+        *EASY,
+        *IMPOSSIBLE,
+        Rule(metric="class_graph/density", max=0.5),
+        Rule(metric="bivshap/insertion_auc/ours", max=0.4),
+    ]
     gate = RedundancyGate(rules)
     with pytest.warns(UserWarning, match="gate FAILED"):
         fit(tmp_path, gate, max_epochs=1)
     (path,) = (tmp_path / "bivshap").glob("*.json")
-    assert gate.verdict.outcomes == judge(path, rules).outcomes
+    assert gate.verdict.results == judge(path, rules).results
 
 
 def test_failing_only_warns_by_default(tmp_path):
@@ -82,13 +89,13 @@ def test_failing_can_raise(tmp_path):
         fit(tmp_path, RedundancyGate(IMPOSSIBLE, on_fail="raise"))
 
 
-def test_a_failed_audit_is_missing_evidence(tmp_path):
+def test_a_failed_audit_does_not_pass(tmp_path):
     gate = RedundancyGate(EASY)
     with pytest.warns(UserWarning, match="could not audit epoch 0|NOT JUDGED: the audit of epoch 0 failed"):
         run = fit(tmp_path, gate, Broken(), max_epochs=1)
     assert run.callback_metrics[TAG] == 0
     assert not gate.verdict.passed
-    assert gate.reason == "the audit of epoch 0 failed, so there is no evidence"
+    assert gate.reason == "the audit of epoch 0 failed, so there is no record"
 
 
 def test_a_metric_that_was_not_found_fails(tmp_path):
@@ -107,7 +114,7 @@ def test_epochs_without_audit_log_the_last_verdict(tmp_path):
                 verdicts.append((gate.verdict, float(trainer.callback_metrics[TAG])))
 
     gate = RedundancyGate(EASY)
-    run = trainer(tmp_path, BivShapCallback(**SOME, every_n_epochs=2), gate, Keep(), max_epochs=3)
+    run = trainer(tmp_path, BivShapCallback(**SOME | {"every_n_epochs": 2}), gate, Keep(), max_epochs=3)
     run.fit(Module(), train_loader(), valid_loader())
     assert [passed for _, passed in verdicts] == [1.0] * 3
     assert verdicts[0][0] is verdicts[1][0]
@@ -120,13 +127,13 @@ def test_changes_against_a_record(tmp_path):
     (path,) = (tmp_path / "bivshap").glob("*.json")
     rules = [Rule(metric="bivshap/redundancy/density", max_absolute_change=1.0, min_absolute_change=-1.0)]
     torch.manual_seed(0)
-    for against in (path, load_audit(path)):
+    for against in (path, AuditRecord.load(path)):
         gate = RedundancyGate(rules, against=against)
         run = trainer(tmp_path / "again", BivShapCallback(**SOME), gate, max_epochs=1)
         run.fit(Module(), train_loader(), valid_loader())
         assert gate.verdict.passed
     other = RedundancyGate(rules, against=path, on_fail="raise")
-    with pytest.raises(RuntimeError, match=r"NOT JUDGED: record and previous record must agree.*different gamma"):
+    with pytest.raises(RuntimeError, match=r"NOT JUDGED: record and .* must agree.*different gamma"):
         fit(tmp_path / "other", other, audit=BivShapCallback(**SOME, gamma=0.1), max_epochs=1)
 
 
@@ -156,7 +163,7 @@ def test_checkpoints_can_monitor_it_and_keep_it(tmp_path):
     run.fit(Module(), train_loader(), valid_loader())
     assert checkpoint.best_model_score == 1
     resumed = RedundancyGate(EASY)
-    audit = BivShapCallback(**SOME, every_n_epochs=9)
+    audit = BivShapCallback(**SOME | {"every_n_epochs": 9})
     monitor = ModelCheckpoint(tmp_path, monitor=TAG, mode="max")
     again = trainer(tmp_path, audit, resumed, monitor, enable_checkpointing=True, max_epochs=2)
     again.fit(Module(), train_loader(), valid_loader(), ckpt_path=checkpoint.best_model_path)
@@ -164,12 +171,12 @@ def test_checkpoints_can_monitor_it_and_keep_it(tmp_path):
     assert again.callback_metrics[TAG] == 1
 
 
-def test_without_any_audit_there_is_no_evidence(tmp_path):
+def test_without_any_audit_there_is_no_pass(tmp_path):
     """A gate that joins a run between two audits."""
     checkpoint = ModelCheckpoint(tmp_path, filename="first")
     run = trainer(tmp_path, BivShapCallback(**SOME), checkpoint, enable_checkpointing=True, max_epochs=1)
     run.fit(Module(), train_loader(), valid_loader())
-    callbacks = [BivShapCallback(**SOME, every_n_epochs=9), RedundancyGate(EASY), ModelCheckpoint(tmp_path)]
+    callbacks = [BivShapCallback(**SOME | {"every_n_epochs": 9}), RedundancyGate(EASY), ModelCheckpoint(tmp_path)]
     late = trainer(tmp_path, *callbacks, enable_checkpointing=True, max_epochs=2)
     with pytest.warns(UserWarning, match="there has been no audit yet"):
         late.fit(Module(), train_loader(), valid_loader(), ckpt_path=checkpoint.best_model_path)
@@ -200,27 +207,25 @@ def test_bad_arguments_are_refused_at_once(tmp_path):
         RedundancyGate([Rule(metric=ACCURACY, min_absolute_change=0)])
     with pytest.raises(GateError, match="must be a readable file"):
         RedundancyGate(tmp_path / "none.toml")
-    with pytest.raises(GateError, match=r"none\.json"):
+    with pytest.raises(RecordError, match=r"none\.json"):
         RedundancyGate(EASY, against=tmp_path / "none.json")
 
 
 @pytest.mark.parametrize("kind", ["exact", "sampling", "text"])
 def test_real_records_agree_with_what_the_gate_derives(tmp_path, kind):
     """Every number that the gate derives from the samples equals the metric's; tokens give samples of all lengths."""
-    audit = BivShapCallback(**SOME | {"probe_size": 9, "method": "auto" if kind == "text" else kind}, gamma=0.02)
+    audit = BivShapCallback(**SOME | {"n_samples": 9, "method": "auto" if kind == "text" else kind}, gamma=0.02)
     run = trainer(tmp_path, audit, max_epochs=1)
     if kind == "text":
         run.fit(TextModule(), DataLoader(Tokens(), batch_size=8), DataLoader(Tokens(), batch_size=8))
     else:
         run.fit(Module(), train_loader(), valid_loader())
     (path,) = (tmp_path / "bivshap").glob("*.json")
-    evidence = Evidence(path)
-    recorded = RATIOS.keys() & evidence.metrics.keys()
-    assert recorded == RATIOS.keys() - {"bivshap/redundancy/n_independent"}
-    for name in recorded:
-        interval = evidence.measure(name, "all", 0.95)
-        assert interval.value == pytest.approx(evidence.metrics[name][0], abs=1e-6), name
-    assert any(evidence.metrics[name][0] > 0 for name in recorded)
+    record = AuditRecord.load(path)
+    ratios = [number.tag for number in CATALOGUE if number.parts is not None]
+    for name in ratios:
+        assert measure(record, name).value == pytest.approx(record.metrics[name].value, abs=1e-6), name
+    assert any(record.metrics[name].value > 0 for name in ratios)
 
 
 class LogEpoch(pl.Callback):
@@ -267,7 +272,7 @@ def test_lightning_cli(tmp_path):
         "  enable_model_summary: false\n  enable_checkpointing: false\n"
         "  callbacks:\n"
         "    - class_path: bivshap_lightning.callbacks.BivShapCallback\n"
-        "      init_args: {probe_size: 5, baselines: [feature_ablation], write_panels: false}\n"
+        "      init_args: {n_samples: 5, compare_with: [feature_ablation], panels: false, every_n_epochs: 1}\n"
         "    - class_path: bivshap_lightning.callbacks.RedundancyGate\n"
         f"      init_args: {{rules: {rules}, on_fail: stop}}\n"
     )
@@ -296,4 +301,4 @@ def test_the_rules_of_the_manual_find_their_numbers(tmp_path):
     for block in blocks:
         rules = tmp_path / "gate.toml"
         rules.write_text(block)
-        assert len(judge(path, rules, against=path).outcomes) == block.count("[[rule]]")
+        assert len(judge(path, rules, against=path).results) == block.count("[[rule]]")

@@ -6,9 +6,9 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from bivshap_lightning.audit.record import load_arrays, load_audit
+from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.callbacks import BivShapCallback
-from tests.callbacks.modules import Faulty, Module, train_loader, valid_loader
+from tests.callbacks.modules import Communicating, Faulty, Module, SlowOnOneProcess, train_loader, valid_loader
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -22,7 +22,7 @@ def trainer(folder: Path, callback: BivShapCallback, n_processes: int) -> pl.Tra
 
 
 def callback(**kwargs) -> BivShapCallback:
-    options = {"probe_size": 9, "baselines": ("feature_ablation", "integrated_gradients"), "write_panels": False}
+    options = {"n_samples": 9, "compare_with": ("feature_ablation", "integrated_gradients"), "panels": False}
     return BivShapCallback(**options | {"on_error": "raise"} | kwargs)
 
 
@@ -31,23 +31,27 @@ def record(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("kind", [Module, Communicating], ids=["local", "with collectives"])
 @pytest.mark.parametrize("n_samples", [13, 1], ids=["uneven", "one process has nothing"])
-def test_two_processes_find_what_one_finds(tmp_path, n_samples):
-    """Thirteen samples make uneven shards that the sampler evens out by a duplicate, which counts once."""
+def test_two_processes_find_what_one_finds(tmp_path, n_samples, kind):
+    """Thirteen samples make uneven shards that the sampler evens out by a duplicate, which counts once.
+
+    Where the model itself communicates, all processes make the same forward passes.
+    """
     torch.manual_seed(0)
-    module = Module()
+    module = kind()
     for n in (1, 2):
         trainer(tmp_path / str(n), callback(), n).validate(module, valid_loader(n_samples, batch_size=4), verbose=False)
-    one, two = (load_audit(record(tmp_path / str(n))) for n in (1, 2))
-    assert two["run"]["world_size"] == 2
-    assert one["run"]["probe_keys"] == two["run"]["probe_keys"]
-    assert one["metrics"].keys() == two["metrics"].keys()
-    for name, number in one["metrics"].items():
-        assert two["metrics"][name] == pytest.approx(number, abs=1e-6), name
-    for a, b in zip(one["samples"], two["samples"], strict=True):
-        assert (a["index"], a["label"], a["groups"]) == (b["index"], b["label"], b["groups"])
-        assert b["scores"] == pytest.approx(a["scores"], abs=1e-6)
-    arrays = [load_arrays(record(tmp_path / str(n))) for n in (1, 2)]
+    one, two = (AuditRecord.load(record(tmp_path / str(n))) for n in (1, 2))
+    assert two.run.world_size == 2
+    assert one.run.sample_keys == two.run.sample_keys
+    assert one.metrics.keys() == two.metrics.keys()
+    for name, number in one.metrics.items():
+        assert vars(two.metrics[name]) == pytest.approx(vars(number), abs=1e-6), name
+    for a, b in zip(one.samples, two.samples, strict=True):
+        assert (a.index, a.label, a.groups) == (b.index, b.label, b.groups)
+        assert b.scores == pytest.approx(a.scores, abs=1e-6)
+    arrays = [one.arrays, two.arrays]
     torch.testing.assert_close(torch.tensor(arrays[0]["weights"]), torch.tensor(arrays[1]["weights"]))
 
 
@@ -63,3 +67,20 @@ def test_a_failure_can_end_all_processes(tmp_path):
     run = trainer(tmp_path, callback(), 2)
     with pytest.raises(Exception, match=r"broken on rank 1|failed on another process"):
         run.fit(Faulty(), train_loader(), valid_loader(12, batch_size=4))
+
+
+@pytest.mark.parametrize("kind", [SlowOnOneProcess, Communicating], ids=["slow", "with collectives"])
+def test_a_time_budget_leaves_no_process_waiting(tmp_path, kind):
+    """How many evaluations there is time for differs between processes, unless they must agree."""
+    run = trainer(tmp_path, callback(method="sampling", time_budget=2.0), 2)
+    run.fit(kind(), train_loader(), valid_loader(12, batch_size=4))
+    assert run.callback_metrics["bivshap/failed"] == 0
+
+
+def test_a_failure_inside_a_communicating_model_ends_all_processes(tmp_path):
+    """The other process waits in a collective of the model, as it would in training: nothing but an end can end it."""
+    module = Communicating()
+    module.fails_on_rank = 1
+    run = trainer(tmp_path, callback(on_error="warn"), 2)
+    with pytest.raises(Exception, match="broken on rank 1"):
+        run.fit(module, train_loader(), valid_loader(12, batch_size=4))

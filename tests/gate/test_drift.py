@@ -1,6 +1,7 @@
 """Drift of class graphs: distances worked by hand or by others, and how rules use them."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,18 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
+from bivshap_lightning.audit.record import AuditRecord, RecordError
 from bivshap_lightning.gate import GateError, Rule, judge
-from bivshap_lightning.gate.drift import Pair, drift, moved
+from bivshap_lightning.gate.drift import GraphPair, drift, largest_moves
 from bivshap_lightning.graph import ExplanationGraph
-from tests.records import graph, npz, record, write
+from bivshap_lightning.metrics.catalogue import find_number, numbers_of
+from tests.records import fields, npz, summary, write
 from tests.test_cli import call, refused
 
 GAMMA = 1e-5
 NAMES = ("a", "b", "c", "d")
 
 
-def pair(now, before, **kwargs) -> Pair:
-    return Pair.of(ExplanationGraph(now, **kwargs), ExplanationGraph(before, **kwargs), GAMMA)
+def pair(now, before, **kwargs) -> GraphPair:
+    return GraphPair.of(ExplanationGraph(now, **kwargs), ExplanationGraph(before, **kwargs), GAMMA)
 
 
 def test_weights_by_hand():
@@ -39,7 +42,7 @@ def test_redundancy_by_hand():
     np.fill_diagonal(now, 0)
     both = pair(now, before, names=["a", "b", "c"])
     assert drift("drift/redundancy", both).value == pytest.approx(2 / 3)
-    assert moved("drift/redundancy", both) == ["now redundant: c → a", "no longer redundant: b → a"]
+    assert largest_moves("drift/redundancy", both) == ["now redundant: c → a", "no longer redundant: b → a"]
 
 
 @given(st.lists(st.sampled_from("rno"), min_size=12, max_size=12))
@@ -56,7 +59,7 @@ def test_open_edges_bound_the_distance_as_enumeration_does(states):
         choices = [{"r": (True,), "n": (False,), "o": (True, False)}[state] for state in half]
         settled.append([frozenset(k for k, r in enumerate(way) if r) for way in itertools.product(*choices)])
     distances = [1 - len(x & y) / len(x | y) if x | y else 0.0 for x in settled[0] for y in settled[1]]
-    found = drift("drift/redundancy", Pair.of(*graphs, GAMMA))
+    found = drift("drift/redundancy", GraphPair.of(*graphs, GAMMA))
     assert found.upper == pytest.approx(max(distances))
     assert found.lower <= found.value <= found.upper
     # With nothing but open edges none may be redundant at all; else the bound is met.
@@ -88,17 +91,26 @@ def test_players_are_aligned_by_name_and_strangers_count():
     order = [2, 0, 1]
     new = ExplanationGraph(old.weights[np.ix_(order, order)], names=["c", "a", "b"])
     for metric in ("drift/weights", "drift/redundancy", "drift/ranking"):
-        assert drift(metric, Pair.of(new, old, GAMMA)).value == pytest.approx(0)
+        assert drift(metric, GraphPair.of(new, old, GAMMA)).value == pytest.approx(0)
     fewer = ExplanationGraph([[0, 1], [3, 0]], names=["a", "b"])
     # All weight of "c" is lost: 2 + 4 + 5 + 6 of 21 + 4.
-    assert drift("drift/weights", Pair.of(fewer, old, GAMMA)).value == pytest.approx(17 / 25)
+    assert drift("drift/weights", GraphPair.of(fewer, old, GAMMA)).value == pytest.approx(17 / 25)
 
 
-def with_arrays(weights, **changes):
-    """Four samples of "cat" with these mean weights."""
-    stack = np.stack([np.asarray(weights, dtype=np.float32)] * 4)
-    fields = record([("cat", graph())] * 4, {}, {"cat": graph()}, **changes)
-    return fields, stack
+def with_arrays(weights, **run) -> AuditRecord:
+    """Four samples of "cat" with these weights."""
+    content = fields_of(weights)
+    content["run"] |= run
+    return replace(AuditRecord.from_fields(content), arrays={"weights": stack_of(weights)})
+
+
+def fields_of(weights):
+    found = summary(np.asarray(weights))
+    return fields([("cat", found)] * 4, {}, {"cat": found})
+
+
+def stack_of(weights):
+    return np.stack([np.asarray(weights, dtype=np.float32)] * 4)
 
 
 BEFORE = np.ones((4, 4)) - np.eye(4)
@@ -112,9 +124,9 @@ def test_rules_about_drift(tmp_path, limit, code):
     """3 of 15 + 12 is 0.111..."""
     paths = []
     for name, weights in (("new", NOW), ("old", BEFORE)):
-        fields, stack = with_arrays(weights)
         (tmp_path / name).mkdir()
-        paths.append(write(tmp_path / name / "audit.json", fields, npz(weights=stack)))
+        path = tmp_path / name / "audit.json"
+        paths.append(write(path, fields_of(weights), npz(weights=stack_of(weights))))
     (tmp_path / "gate.toml").write_text(RULES.format(limit))
     done, output = call("gate", paths[0], "--rules", tmp_path / "gate.toml", "--against", paths[1])
     assert done == code, output
@@ -124,42 +136,41 @@ def test_rules_about_drift(tmp_path, limit, code):
     assert "needs a previous record" in output
 
 
-def judged(rule, new, old):
-    return judge(*(fields | {"arrays": {"weights": stack}} for fields, stack in [new]), [rule],
-                 *(fields | {"arrays": {"weights": stack}} for fields, stack in [old]))  # fmt: skip
-
-
 def test_drift_in_memory_and_by_class():
     new, old = with_arrays(NOW), with_arrays(BEFORE)
-    verdict = judged(Rule(metric="drift/ranking", class_name="cat", max=2), new, old)
+    verdict = judge(new, [Rule(metric="drift/ranking", class_name="cat", max=2)], old)
     assert verdict.passed
-    assert verdict.outcomes[0].check.class_name == "cat"
+    assert verdict.results[0].check.class_name == "cat"
     # A lower bound is not known, so that a minimum is never shown to be met.
-    (unknown,) = judged(Rule(metric="drift/weights", min=0.01), new, old).outcomes
+    (unknown,) = judge(new, [Rule(metric="drift/weights", min=0.01)], old).results
     assert unknown.inconclusive
     assert '(a larger evaluation budget, or compare = "point", may decide)' in unknown.reason
 
 
 def test_other_samples_are_named_as_a_reason():
-    new, old = with_arrays(NOW), with_arrays(BEFORE)
-    new[0]["run"]["probe_keys"], old[0]["run"]["probe_keys"] = ["a", "b", "c"], ["c", "d", "e"]
+    new, old = with_arrays(NOW, sample_keys=["a", "b", "c"]), with_arrays(BEFORE, sample_keys=["c", "d", "e"])
     rule = Rule(metric="drift/weights", max=0.01)
-    assert "the records share 1 of 3 samples" in judged(rule, new, old).outcomes[0].evidence[0]
-    old[0]["run"]["probe_keys"] = ["a", "b", "c"]
-    assert judged(rule, new, old).outcomes[0].evidence[0] == "edge a → b: 1 before, 4 now"
+    assert "the records share 1 of 3 samples" in judge(new, [rule], old).results[0].evidence[0]
+    same = with_arrays(BEFORE, sample_keys=["a", "b", "c"])
+    assert judge(new, [rule], same).results[0].evidence[0] == "edge a → b: 1 before, 4 now"
 
 
 def test_drift_without_arrays_or_class_is_refused():
     new, old = with_arrays(NOW), with_arrays(BEFORE)
     rule = Rule(metric="drift/weights", max=1)
-    with pytest.raises(GateError, match="arrays must be in the record for drift; pass the path"):
-        judge(new[0], [rule], old[0])
+    with pytest.raises(RecordError, match=r"arrays must hold \(4, 4\) weights for sample 0, got None"):
+        judge(replace(new, arrays={}), [rule], old)
     with pytest.raises(GateError, match=r"one that has a mean graph, got 'cow'\. There are: cat"):
-        judged(Rule(metric="drift/weights", class_name="cow", max=1), new, old)
-    old[0]["classes"]["dog"] = graph()
-    for sample in old[0]["samples"][:2]:
+        judge(new, [Rule(metric="drift/weights", class_name="cow", max=1)], old)
+    content = fields_of(BEFORE)
+    content["classes"]["dog"] = content["classes"]["cat"]
+    for sample in content["samples"][:2]:
         sample["label"] = "dog"
+    two_classes = replace(AuditRecord.from_fields(content), arrays=old.arrays)
     with pytest.raises(GateError, match="one that has a mean graph, got 'dog'"):
-        judged(rule, new, old)
-    with pytest.raises(GateError, match=r"must hold \(4, 4\) weights for sample 0"):
-        judged(rule, (new[0], new[1][:, :3, :3]), old)
+        judge(new, [rule], two_classes)
+
+
+def test_every_drift_of_the_catalogue_is_computed():
+    found = {number.tag: drift(number.tag, pair(NOW, BEFORE)) for number in numbers_of("drift")}
+    assert all(find_number(tag).contains(interval.value) for tag, interval in found.items())

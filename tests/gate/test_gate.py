@@ -2,25 +2,27 @@
 
 import json
 import math
+import os
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bivshap_lightning.gate import Evidence, GateError, Rule, Verdict, assert_gate, judge, load_rules
-from bivshap_lightning.gate.measures import Graph, class_metrics
-from tests.records import P, graph, record, write
+from bivshap_lightning.gate import GateError, Interval, Rule, Verdict, assert_gate, judge, load_rules, measure
+from bivshap_lightning.gate.thresholds import THRESHOLDS, Threshold
+from tests.records import C, P, fields, graph, record, true_fields, write
 
 Z = NormalDist().inv_cdf(0.95)
 
 
-def outcome(rule: Rule, new=None, against=None):
-    (found,) = judge(record() if new is None else new, [rule], against).outcomes
+def result_of(rule: Rule, new=None, against=None):
+    (found,) = judge(record() if new is None else new, [rule], against).results
     return found
 
 
@@ -37,7 +39,7 @@ def wilson_lower(p: float, n: int) -> float:
 def test_shares_of_samples_get_wilsons_interval(p, n):
     name = f"{P}accuracy_with_representatives"
     new = record([("cat", graph())] * n, {name: (p, math.sqrt(p * (1 - p) / n))})
-    interval = Evidence(new).measure(name, "all", 0.95)
+    interval = measure(new, name)
     assert interval.lower == pytest.approx(wilson_lower(p, n), abs=1e-9)
     assert interval.upper == pytest.approx(1 - wilson_lower(1 - p, n), abs=1e-9)
 
@@ -46,7 +48,7 @@ def test_shares_of_samples_get_wilsons_interval(p, n):
     ("metric", "value", "error"),
     [
         ("bivshap/insertion_auc/ours", 0.5, 0.1),
-        ("bivshap/posthoc_accuracy/ours", 0.8, 0.05),
+        ("bivshap/post_hoc_accuracy/ours", 0.8, 0.05),
         (f"{P}density", 0.1, 0.1 / math.sqrt(20)),
         # Half of the samples lose one player of four, half none: 1/8 +- sd(0, 1/4) / sqrt(20), and 3.5 +- likewise.
         (f"{P}share_removable", 0.125, 0.125 / math.sqrt(20)),
@@ -55,7 +57,7 @@ def test_shares_of_samples_get_wilsons_interval(p, n):
     ],
 )
 def test_other_numbers_get_normal_intervals(metric, value, error):
-    interval = Evidence(record()).measure(metric, "all", 0.95)
+    interval = measure(record(), metric)
     assert interval.value == pytest.approx(value)
     assert interval.lower == pytest.approx(value - Z * error)
     assert interval.upper == pytest.approx(value + Z * error)
@@ -71,7 +73,7 @@ def test_ratios_have_the_standard_error_of_resampling():
     ]  # fmt: skip
     removable, players = np.array([2, 2, 0]), np.array([4, 7, 3])
     picks = rng.integers(3, size=200)
-    interval = Evidence(record([("cat", kinds[k]) for k in picks], {})).measure(f"{P}share_removable", "all", 0.95)
+    interval = measure(record([("cat", kinds[k]) for k in picks], {}), f"{P}share_removable")
     draws = rng.choice(picks, size=(4000, 200))
     ratios = removable[draws].sum(1) / players[draws].sum(1)
     assert interval.value == pytest.approx(removable[picks].sum() / players[picks].sum())
@@ -98,42 +100,42 @@ def test_ratios_have_the_standard_error_of_resampling():
         ({"metric": f"{P}density", "class_name": "cat", "max": 0.2}, "pass"),
         ({"metric": f"{P}density", "class_name": "dog", "min": 0.01}, "fail"),
         # Class graphs: of 12 pairs, 3 of "cat" and 6 of "dog" are redundant; 3 more of "cat" may be.
-        ({"metric": "density", "class_name": "cat", "max": 0.5}, "pass"),
-        ({"metric": "density", "class_name": "cat", "max": 0.49}, "fail"),
-        ({"metric": "density", "class_name": "cat", "max": 0.25, "compare": "point"}, "pass"),
-        ({"metric": "density", "max": 0.5}, "pass"),
-        ({"metric": "density", "max": 0.4, "compare": "point"}, "fail"),
-        ({"metric": "n_undecided", "class_name": "cat", "max": 3}, "pass"),
-        ({"metric": "n_undecided", "max": 2}, "fail"),
-        ({"metric": "n_independent", "class_name": "cat", "max": 3}, "pass"),
-        ({"metric": "n_independent", "class_name": "cat", "min": 3}, "fail"),
-        ({"metric": "n_independent", "class_name": "cat", "min": 3, "compare": "point"}, "pass"),
-        ({"metric": "n_independent", "class_name": "dog", "min": 4}, "pass"),
-        ({"metric": "share_removable", "class_name": "cat", "min": 0.25}, "pass"),
-        ({"metric": "share_removable", "class_name": "cat", "max": 0.25}, "fail"),
-        ({"metric": "share_removable", "class_name": "cat", "max": 0.75}, "pass"),
+        ({"metric": f"{C}density", "class_name": "cat", "max": 0.5}, "pass"),
+        ({"metric": f"{C}density", "class_name": "cat", "max": 0.49}, "fail"),
+        ({"metric": f"{C}density", "class_name": "cat", "max": 0.25, "compare": "point"}, "pass"),
+        ({"metric": f"{C}density", "max": 0.5}, "pass"),
+        ({"metric": f"{C}density", "max": 0.4, "compare": "point"}, "fail"),
+        ({"metric": f"{C}n_undecided", "class_name": "cat", "max": 3}, "pass"),
+        ({"metric": f"{C}n_undecided", "max": 2}, "fail"),
+        ({"metric": f"{C}n_independent", "class_name": "cat", "max": 3}, "pass"),
+        ({"metric": f"{C}n_independent", "class_name": "cat", "min": 3}, "fail"),
+        ({"metric": f"{C}n_independent", "class_name": "cat", "min": 3, "compare": "point"}, "pass"),
+        ({"metric": f"{C}n_independent", "class_name": "dog", "min": 4}, "pass"),
+        ({"metric": f"{C}share_removable", "class_name": "cat", "min": 0.25}, "pass"),
+        ({"metric": f"{C}share_removable", "class_name": "cat", "max": 0.25}, "fail"),
+        ({"metric": f"{C}share_removable", "class_name": "cat", "max": 0.75}, "pass"),
     ],
 )
 def test_known_verdicts(rule, status):
     rule = Rule(**rule)
-    assert outcome(rule).status == status
+    assert result_of(rule).status == status
     verdict = judge(record(), [rule])
     assert verdict.passed is (status != "fail")
     assert bool(verdict.reason) is (status != "pass")
 
 
 def test_inconclusive_is_told_from_broken():
-    undecided = outcome(Rule(metric="bivshap/insertion_auc/ours", min=0.45))
+    undecided = result_of(Rule(metric="bivshap/insertion_auc/ours", min=0.45))
     assert undecided.inconclusive
     assert "inconclusive, the value meets it but its bound does not (more samples may decide)" in undecided.reason
-    assert not outcome(Rule(metric="bivshap/insertion_auc/ours", min=0.55)).inconclusive
+    assert not result_of(Rule(metric="bivshap/insertion_auc/ours", min=0.55)).inconclusive
     single = record([("cat", graph())], {"bivshap/insertion_auc/ours": (0.9, 0.0)})
-    assert outcome(Rule(metric="bivshap/insertion_auc/ours", min=0.1), single).inconclusive
-    assert outcome(Rule(metric="bivshap/insertion_auc/ours", min=0.1, compare="point"), single).status == "pass"
+    assert result_of(Rule(metric="bivshap/insertion_auc/ours", min=0.1), single).inconclusive
+    assert result_of(Rule(metric="bivshap/insertion_auc/ours", min=0.1, compare="point"), single).status == "pass"
 
 
 def test_the_worst_class_decides_and_is_named():
-    found = outcome(Rule(metric="density", max=0.4, compare="point"))
+    found = result_of(Rule(metric=f"{C}density", max=0.4, compare="point"))
     assert (found.check.class_name, found.check.value) == ("dog", 0.5)
     assert "of class dog is 0.5" in found.reason
 
@@ -142,14 +144,14 @@ def test_of_several_classes_that_fail_the_worst_is_named():
     classes = {name: graph(density=d) for name, d in {"ant": 0.5, "bee": 0.75, "cat": 0.25}.items()}
     new = record([(name, graph()) for name in classes], {}, classes)
     for rule, worst in (({"max": 0.4}, "bee"), ({"max": 0.9}, "bee"), ({"min": 0.6}, "cat")):
-        assert outcome(Rule(metric="density", **rule), new).check.class_name == worst
+        assert result_of(Rule(metric=f"{C}density", **rule), new).check.class_name == worst
 
 
-def test_culprits_are_named():
-    found = outcome(Rule(metric=f"{P}share_removable", max=0.01))
+def test_worst_samples_and_groups_are_named():
+    found = result_of(Rule(metric=f"{P}share_removable", max=0.01))
     assert found.evidence[0] == "worst: sample 0 (class cat): 0.25"
     assert found.evidence[-1] == "group: a = b (10 of 20 samples)"
-    lowest = outcome(Rule(metric=f"{P}n_independent", min=4))
+    lowest = result_of(Rule(metric=f"{P}n_independent", min=4))
     assert lowest.evidence[0] == "worst: sample 0 (class cat): 3"
 
 
@@ -182,7 +184,7 @@ def auc(value, error=0.0, **configuration):
 )
 def test_changes(threshold, now, before, status):
     rule = Rule(metric="bivshap/insertion_auc/ours", **threshold)
-    found = outcome(rule, auc(*now), auc(*before))
+    found = result_of(rule, auc(*now), auc(*before))
     assert found.status == status
     assert found.check.previous == before[0]
     assert f"(previous {before[0]:.4g})" in found.reason
@@ -190,7 +192,7 @@ def test_changes(threshold, now, before, status):
 
 def test_groups_that_came_and_went_are_named():
     old = record([("cat", graph(("c", "d")))] * 20, {})
-    found = outcome(Rule(metric=f"{P}density", max_absolute_change=0.01), against=old)
+    found = result_of(Rule(metric=f"{P}density", max_absolute_change=0.01), against=old)
     assert found.evidence[-2:] == ("new group: a = b (10 of 20 samples)", "lost group: c = d (20 of 20 samples)")
 
 
@@ -199,7 +201,7 @@ def test_changes_of_shares_follow_newcombe():
     name = f"{P}mask_sinks_accuracy"
     new, old = (record([("cat", graph())] * n, {name: (k / n, 0.0)}) for k, n in ((56, 70), (48, 80)))
     rules = [Rule(metric=name, confidence=0.975, **t) for t in ({"min_absolute_change": 0}, {"max_absolute_change": 1})]
-    low, high = (o.check.bound for o in judge(new, rules, old).outcomes)
+    low, high = (o.check.bound for o in judge(new, rules, old).results)
     assert (round(low, 4), round(high, 4)) == (0.0524, 0.3339)
 
 
@@ -209,6 +211,7 @@ def test_changes_of_shares_follow_newcombe():
         ("players", "Grid"),
         ("removal", "mean"),
         ("behavior", "logit"),
+        ("link", "sigmoid"),
         ("gamma", 1e-4),
         ("target", "label"),
         ("target", 1),
@@ -231,7 +234,10 @@ def test_records_of_different_meaning_are_not_compared(field, value):
             {"metric": f"{P}density", "class_name": "cow", "max": 1},
             "one that has samples, got 'cow'. There are: cat, dog",
         ),
-        ({"metric": "density", "class_name": "cow", "max": 1}, "one that has a graph, got 'cow'. There are: cat, dog"),
+        (
+            {"metric": f"{C}density", "class_name": "cow", "max": 1},
+            "one that has a graph, got 'cow'. There are: cat, dog",
+        ),
         ({"metric": f"{P}density", "max_absolute_change": 1}, "needs a previous record, got none. Pass `against`"),
     ],
 )
@@ -242,14 +248,12 @@ def test_rules_that_the_record_cannot_answer(rule, match):
 
 def test_class_graphs_may_be_missing():
     with pytest.raises(GateError, match="needs class graphs, got none"):
-        judge(record(classes={}), [Rule(metric="density", max=1)])
+        judge(record(classes={}), [Rule(metric=f"{C}density", max=1)])
 
 
-def test_a_record_that_contradicts_itself_is_refused():
-    new = record()
-    new["metrics"][f"{P}share_removable"]["value"] = 0.01
-    with pytest.raises(GateError, match=r"must be what the samples say, 0\.125, got 0\.01"):
-        judge(new, [Rule(metric=f"{P}share_removable", max=0.05)])
+def test_only_records_and_paths_are_judged():
+    with pytest.raises(TypeError, match="`record` must be an AuditRecord or the path of one, got dict"):
+        judge(fields(), [Rule(metric=f"{P}density", max=1)])
 
 
 REPRESENTATIVES = f"{P}accuracy_with_representatives"
@@ -260,47 +264,22 @@ def test_accuracies_of_a_class_are_those_of_its_samples():
     right = [1.0] * 9 + [0.0] + [1.0, 0.0] * 5
     new = record(metrics={REPRESENTATIVES: (0.7, math.sqrt(0.7 * 0.3 / 20))}, scores={REPRESENTATIVES: right})
     for name, p in {"cat": 0.9, "dog": 0.5}.items():
-        interval = Evidence(new).measure(REPRESENTATIVES, name, 0.95)
+        interval = measure(new, REPRESENTATIVES, class_name=name)
         assert interval.value == pytest.approx(p)
         assert interval.lower == pytest.approx(wilson_lower(p, 10))
-    found = outcome(Rule(metric=REPRESENTATIVES, class_name="dog", min=0.6), new)
+    found = result_of(Rule(metric=REPRESENTATIVES, class_name="dog", min=0.6), new)
     assert found.status == "fail"
     assert found.evidence[0] == "worst: sample 11 (class dog): 0"
-    assert outcome(Rule(metric=REPRESENTATIVES, class_name="cat", min=0.6), new).status == "pass"
-    assert outcome(Rule(metric=REPRESENTATIVES, min=0.5), new).status == "pass"
+    assert result_of(Rule(metric=REPRESENTATIVES, class_name="cat", min=0.6), new).status == "pass"
+    assert result_of(Rule(metric=REPRESENTATIVES, min=0.5), new).status == "pass"
 
 
 def test_areas_of_a_class_have_the_standard_error_of_its_samples():
-    name, areas = "bivshap/posthoc_accuracy/ours", [k / 20 for k in range(20)]
-    interval = Evidence(record(metrics={name: (0.475, 0.1)}, scores={name: areas})).measure(name, "cat", 0.95)
+    name, areas = "bivshap/post_hoc_accuracy/ours", [k / 20 for k in range(20)]
+    interval = measure(record(metrics={name: (0.475, 0.1)}, scores={name: areas}), name, class_name="cat")
     error = math.sqrt((10**2 - 1) / 12 / 20**2 / 10)  # of 0, 0.05, ..., 0.45: a discrete uniform distribution
     assert interval.value == pytest.approx(0.225)
     assert interval.upper == pytest.approx(0.225 + Z * error)
-
-
-def test_numbers_by_class_are_written_for_readers():
-    cats, dogs = (
-        [Graph.of(s, "", s["label"]) for s in record(scores={"mine": range(20)})["samples"] if s["label"] == name]
-        for name in ("cat", "dog")
-    )
-    found = class_metrics([*cats, *dogs])
-    assert list(found) == ["cat", "dog"]
-    assert found["dog"]["n_samples"] == 10
-    assert found["dog"]["metrics"]["mine"]["value"] == pytest.approx(14.5)
-    assert found["cat"]["metrics"][f"{P}share_removable"] == {"value": 0.25, "standard_error": 0.0}
-
-
-@pytest.mark.parametrize("place", ["metrics", "class_metrics"])
-def test_scores_that_contradict_the_numbers_are_refused(place):
-    new = record(metrics={REPRESENTATIVES: (1.0, 0.0)}, scores={REPRESENTATIVES: [1.0] * 20})
-    if place == "metrics":
-        new["samples"][3]["scores"][REPRESENTATIVES] = 0.0
-    else:
-        number = {"value": 0.9, "standard_error": 0.0}
-        new["class_metrics"] = {"cat": {"n_samples": 10, "metrics": {REPRESENTATIVES: number}}}
-    class_name = "all" if place == "metrics" else "cat"
-    with pytest.raises(GateError, match="must be what the samples say"):
-        judge(new, [Rule(metric=REPRESENTATIVES, class_name=class_name, min=0.5)])
 
 
 @pytest.mark.parametrize(
@@ -324,12 +303,12 @@ def test_scores_that_contradict_the_numbers_are_refused(place):
         ({"metric": "drift/ranking", "max_relative_change": 1}, "must have `max` or `min`, got .*is a change already"),
     ],
 )
-def test_rules_that_cannot_be_meant(arguments, match):
+def test_bad_rules_are_refused(arguments, match):
     with pytest.raises(GateError, match=match):
         Rule(**arguments)
 
 
-RULE = '[[rule]]\nmetric = "density"\n'
+RULE = '[[rule]]\nmetric = "class_graph/density"\n'
 
 
 @pytest.mark.parametrize(
@@ -370,6 +349,16 @@ def test_rules_files(tmp_path):
         judge(record(), [])
 
 
+def test_rules_that_are_no_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    for path in (tmp_path / "pipe.toml", tmp_path):
+        with pytest.raises(GateError, match=r"`rules` must be a readable file, got .* \(a folder, device or pipe\)"):
+            load_rules(path)
+    (tmp_path / "long.toml").write_text("#" * (2**20 + 1))
+    with pytest.raises(GateError, match="`rules` must have at most 1,048,576 bytes, got 1,048,577"):
+        load_rules(tmp_path / "long.toml")
+
+
 HOSTILE = (
     "a|b</code><script>alert(1)</script> `x` **y** [z](http://e.vil) @user #1 \x1b[31m \ud800 \uffff \u202e\n| ]]>"
 )
@@ -379,8 +368,11 @@ def hostile() -> Verdict:
     players = (HOSTILE, "b")
     samples = [(HOSTILE, graph(players, players=players, density=1.0))] * 3
     new = record(samples, {}, {HOSTILE: graph(players, players=players, density=1.0)})
-    new["run"]["stage"] = HOSTILE
-    rules = [Rule(metric="density", max=0.1), Rule(metric=f"{P}density", class_name=HOSTILE, max=0.1, severity="warn")]
+    new = replace(new, run=replace(new.run, stage=HOSTILE))
+    rules = [
+        Rule(metric=f"{C}density", max=0.1),
+        Rule(metric=f"{P}density", class_name=HOSTILE, max=0.1, severity="warn"),
+    ]
     return judge(new, rules, new)
 
 
@@ -429,12 +421,12 @@ def test_other_texts_are_no_verdicts(text):
 
 def test_a_forged_verdict_is_refused():
     text = judge(record(), [Rule(metric=f"{P}density", max=0.01)]).to_json()
-    with pytest.raises(GateError, match="contradicts the outcomes"):
+    with pytest.raises(GateError, match="contradicts the results"):
         Verdict.from_json(text.replace('"passed": false', '"passed": true'))
 
 
 def test_assert_gate(tmp_path):
-    path = write(tmp_path / "record.json", record())
+    path = write(tmp_path / "record.json", true_fields())
     rules = tmp_path / "gate.toml"
     rules.write_text(f'[[rule]]\nmetric = "{P}density"\nmax = 0.2\nmax_absolute_change = 0.2\n')
     assert assert_gate(path, rules, against=str(path)).passed
@@ -445,3 +437,26 @@ def test_assert_gate(tmp_path):
 def test_judging_needs_no_torch():
     code = "import sys, bivshap_lightning.gate, bivshap_lightning.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatioRule(Rule):
+    max_ratio: float | None = None
+
+
+def test_a_new_kind_of_threshold_is_one_entry_and_one_field(monkeypatch):
+    """``now / previous``: judged, reported in every form, and refused without a previous record."""
+
+    def ratio(now, before):
+        return None if before is None else Interval(now.value / before.value, None, now.upper / before.value)
+
+    monkeypatch.setitem(THRESHOLDS, "max_ratio", Threshold("max_ratio", False, ratio, "ratio of "))
+    rules = [RatioRule(metric="bivshap/insertion_auc/ours", max_ratio=limit) for limit in (1.1, 0.9)]
+    verdict = judge(auc(0.5), rules, auc(0.5))
+    assert [result.status for result in verdict.results] == ["pass", "fail"]
+    assert "ratio of bivshap/insertion_auc/ours (previous 0.5) is 1 (95% bound 1), max_ratio 0.9" in verdict.to_text()
+    assert "max ratio 0.9" in verdict.to_markdown()
+    with pytest.raises(GateError, match="needs a previous record"):
+        judge(auc(0.5), rules)
+    with pytest.raises(GateError, match="`max_ratio` must be a finite number, got 'x'"):
+        RatioRule(metric="m", max_ratio="x")

@@ -1,4 +1,4 @@
-"""Many graphs at once against scikit-network and networkx, which take them one by one."""
+"""Batched rankings and components against scikit-network and networkx, which take one graph at a time."""
 
 from statistics import NormalDist
 
@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sknetwork.ranking import PageRank
+from sknetwork.ranking import HITS, PageRank
 
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph, batched
 from bivshap_lightning.graph.batched import rank_all
-from bivshap_lightning.graph.ranking import order_of, pagerank, positive_weights, tie_levels
-from bivshap_lightning.graph.threshold import decide_all
+from bivshap_lightning.graph.ranking import descending_order, hits, hits_of_one, pagerank, softplus, tie_levels
+from bivshap_lightning.graph.threshold import redundancy_of_all
 
 SIZES = (5, 1, 8, 5, 2, 8, 5)
 
@@ -56,24 +56,37 @@ def test_pagerank_of_a_stack_equals_scikit_networks_of_each(n_players, n_graphs,
 
 @pytest.mark.usefixtures("stacked")
 @pytest.mark.parametrize("personalized", [False, True])
-def test_graphs_are_ranked_together_as_scikit_network_ranks_them(personalized):
+def test_a_batch_is_ranked_as_scikit_network_ranks_each_graph(personalized):
     graphs = explanation_graphs(shapley=(True,) if personalized else (True, False))
-    for graph, ranking in zip(graphs, rank_all(graphs, personalized=personalized), strict=True):
-        restart = np.maximum(graph.shapley, 0) if personalized else None
-        if personalized and not restart.any():
-            restart = (graph.shapley == graph.shapley.max()).astype(float)
-        expected = PageRank().fit_predict(np.logaddexp(0, graph.weights), restart)
-        np.testing.assert_allclose(ranking.scores, expected, rtol=1e-12)
-        np.testing.assert_array_equal(graph.ranking(personalized=personalized), ranking.scores)
+    for oriented in (True, False):
+        rankings = rank_all(graphs, personalized=personalized, oriented=oriented)
+        for graph, ranking in zip(graphs, rankings, strict=True):
+            sign = -1 if oriented and graph.shapley is not None and graph.shapley.sum() < 0 else 1
+            restart = np.maximum(sign * graph.shapley, 0) if personalized else None
+            if personalized and not restart.any():
+                restart = (sign * graph.shapley == (sign * graph.shapley).max()).astype(float)
+            expected = PageRank().fit_predict(np.logaddexp(0, sign * graph.weights), restart)
+            np.testing.assert_allclose(ranking.scores, expected, rtol=1e-12)
+
+
+@given(st.integers(2, 20), st.integers(2, 4), st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None)
+def test_hits_of_a_stack_equals_scikit_networks_of_each(n_players, n_graphs, seed):
+    adjacency = np.logaddexp(0, np.random.default_rng(seed).normal(size=(n_graphs, n_players, n_players)))
+    for scores, matrix in zip(hits(adjacency), adjacency, strict=True):
+        expected = HITS().fit(matrix).scores_col_
+        np.testing.assert_allclose(scores, expected / expected.sum(), rtol=1e-10)
+        np.testing.assert_allclose(hits_of_one(matrix), expected / expected.sum(), rtol=1e-10)
 
 
 @pytest.mark.usefixtures("stacked")
-@pytest.mark.parametrize("method", ["pagerank", "hits"])
-def test_company_changes_no_ranking(method):
-    crowd = rank_all(explanation_graphs(), method=method)
-    for ranking, graph in zip(crowd, explanation_graphs(), strict=True):
-        np.testing.assert_array_equal(ranking.scores, graph.ranking(method=method))
+@pytest.mark.parametrize("method", ["pagerank", "hits", "shapley", "keep", "remove"])
+def test_a_graph_is_ranked_alike_alone_and_in_a_batch(method):
+    batch = rank_all(explanation_graphs(shapley=(True,)), method=method)
+    for ranking, graph in zip(batch, explanation_graphs(shapley=(True,)), strict=True):
+        np.testing.assert_allclose(ranking.scores, graph.ranking(method=method), rtol=1e-12)
         np.testing.assert_array_equal(ranking.order, graph.order(method=method))
+        np.testing.assert_array_equal(ranking.ranks[ranking.order], np.arange(graph.n_players))
 
 
 @pytest.mark.usefixtures("stacked")
@@ -81,7 +94,7 @@ def test_order_goes_by_level_then_value_then_index():
     graphs = explanation_graphs()
     for graph, ranking in zip(graphs, rank_all(graphs), strict=True):
         levels = tie_levels(ranking.scores)
-        values = np.zeros(graph.n_players) if graph.shapley is None else graph.shapley
+        values = np.zeros(graph.n_players) if graph.shapley is None else graph.sign * graph.shapley
         by_hand = sorted(range(graph.n_players), key=lambda p: (levels[p], -values[p], p))
         assert ranking.order.tolist() == by_hand
 
@@ -89,7 +102,7 @@ def test_order_goes_by_level_then_value_then_index():
 def test_every_row_of_scores_has_its_own_ties():
     scores = np.array([[1.0, 1.0 - 1e-13, 0.5], [1e-13, 0.0, 2e-13], [2.0, 2.0, 2.0]])
     assert tie_levels(scores).tolist() == [[0, 0, 1], [1, 2, 0], [0, 0, 0]]
-    assert order_of(scores, np.array([[0.0, 1.0, 2.0]] * 3)).tolist() == [[1, 0, 2], [2, 0, 1], [2, 1, 0]]
+    assert descending_order(scores, np.array([[0.0, 1.0, 2.0]] * 3)).tolist() == [[1, 0, 2], [2, 0, 1], [2, 1, 0]]
 
 
 def test_one_graph_for_all_samples_is_ranked_once():
@@ -121,10 +134,10 @@ def noisy_graphs(*, seed=0):
 
 @pytest.mark.usefixtures("stacked")
 @pytest.mark.parametrize("rule", ["noise", "paper"])
-def test_edges_decided_together_equal_those_decided_one_by_one(rule):
+def test_redundant_edges_of_a_batch_equal_those_of_each_graph(rule):
     gamma, z = 0.25, NormalDist().inv_cdf(0.975)
     graphs = noisy_graphs()
-    for graph, h in zip(graphs, decide_all(graphs, gamma, rule=rule), strict=True):
+    for graph, h in zip(graphs, redundancy_of_all(graphs, gamma, rule=rule), strict=True):
         for i, j in np.ndindex(graph.weights.shape):
             half_width = z * graph.standard_error[i, j] if rule == "noise" else 0.0
             low, high = abs(graph.weights[i, j]) - half_width, abs(graph.weights[i, j]) + half_width
@@ -144,10 +157,10 @@ def test_edges_decided_together_equal_those_decided_one_by_one(rule):
 
 @pytest.mark.usefixtures("stacked")
 @pytest.mark.parametrize("density", [0.0, 0.1, 0.3, 1.0])
-def test_graphs_condensed_together_equal_those_of_networkx(density):
+def test_components_of_a_batch_equal_those_of_networkx(density):
     rng = np.random.default_rng(0)
     adjacencies = [(rng.random((n, n)) < density) & ~np.eye(n, dtype=bool) for n in SIZES * 3]
-    found = RedundancyGraph.condense_all([RedundancyGraph(adjacency, 0) for adjacency in adjacencies])
+    found = RedundancyGraph.components_of_all([RedundancyGraph(adjacency, 0) for adjacency in adjacencies])
     for adjacency, condensation in zip(adjacencies, found, strict=True):
         quotient = nx.condensation(nx.from_numpy_array(adjacency, create_using=nx.DiGraph))
         for node, members in quotient.nodes(data="members"):
@@ -158,24 +171,24 @@ def test_graphs_condensed_together_equal_those_of_networkx(density):
                 assert condensation.is_sink[player] == (n_in > 0 and n_out == 0)
 
 
-def test_components_found_together_are_kept():
+def test_components_of_a_batch_are_cached():
     ring, chain = np.roll(np.eye(4, dtype=bool), 1, axis=1), np.eye(3, k=1, dtype=bool)
     graphs = [RedundancyGraph(matrix, 0) for matrix in (ring, chain)]
-    kept = RedundancyGraph.condense_all([*graphs, graphs[0]])
+    kept = RedundancyGraph.components_of_all([*graphs, graphs[0]])
     assert kept[2] is kept[0]
     assert [h.component_of.tolist() for h in graphs] == [[0, 0, 0, 0], [0, 1, 2]]
-    assert all(found is before for found, before in zip(RedundancyGraph.condense_all(graphs), kept, strict=False))
+    assert all(found is before for found, before in zip(RedundancyGraph.components_of_all(graphs), kept, strict=False))
     assert graphs[0].groups == ((0, 1, 2, 3),)
     assert (graphs[1].sources, graphs[1].sinks) == ((0,), (2,))
 
 
-def test_no_graphs_have_no_answers():
-    assert rank_all([]) == decide_all([], 0.0) == RedundancyGraph.condense_all([]) == []
+def test_an_empty_batch_has_no_results():
+    assert rank_all([]) == redundancy_of_all([], 0.0) == RedundancyGraph.components_of_all([]) == []
 
 
-# Weights beyond the reach of exp
+# Weights for which exp overflows
 
 
 def test_softplus_of_large_weights_is_the_weight_itself():
     weights = np.array([-1e6, -50.0, -1.0, 0.0, 39.9, 40.1, 700.0, 1e6])
-    np.testing.assert_allclose(positive_weights(weights), np.logaddexp(0, weights), rtol=1e-15)
+    np.testing.assert_allclose(softplus(weights), np.logaddexp(0, weights), rtol=1e-15)

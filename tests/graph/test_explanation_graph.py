@@ -1,4 +1,4 @@
-"""G against a straight-line ranking, hand-worked games and direct counts."""
+"""ExplanationGraph against a straight-line ranking, hand-worked games and direct counts."""
 
 import copy
 import pickle
@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.graph.explanation_graph import CURVE_POINTS
 from bivshap_lightning.graph.ranking import tie_levels
+from bivshap_lightning.graph.threshold import CURVE_POINTS
 
 # E2 of three players a, b, c, worked by hand: rows i, columns j, importance of i when j is present.
 HAND_WORKED = {
@@ -97,35 +97,38 @@ def test_max_game_makes_b_redundant_given_a_and_not_the_reverse():
 @given(graphs())
 @settings(max_examples=60, deadline=None)
 def test_ranking_equals_the_straight_line_power_iteration(graph):
-    np.testing.assert_allclose(graph.ranking(), power_iteration(graph.weights), rtol=1e-12)
-    personalized = graph.ranking(personalized=True)
-    np.testing.assert_allclose(personalized, power_iteration(graph.weights, graph.shapley), rtol=1e-12)
+    for oriented in (True, False):
+        sign = -1 if oriented and graph.shapley.sum() < 0 else 1
+        weights, phi = sign * graph.weights, sign * graph.shapley
+        np.testing.assert_allclose(graph.ranking(oriented=oriented), power_iteration(weights), rtol=1e-12)
+        personalized = graph.ranking(personalized=True, oriented=oriented)
+        np.testing.assert_allclose(personalized, power_iteration(weights, phi), rtol=1e-12)
 
 
 @pytest.mark.parametrize("scale", [0.01, 0.3, 5.0, 300.0])
 def test_ranking_equals_the_power_iteration_at_every_scale(scale):
     graph = random_graph(40, scale=scale)
-    np.testing.assert_allclose(graph.ranking(), power_iteration(graph.weights), rtol=1e-10)
+    np.testing.assert_allclose(graph.ranking(oriented=False), power_iteration(graph.weights), rtol=1e-10)
 
 
 def test_negative_shapley_values_never_restart():
     zeros = np.zeros((3, 3))
     clipped = ExplanationGraph(zeros, shapley=[1, 0, 0]).ranking(personalized=True)
-    signed = ExplanationGraph(zeros, shapley=[1, -5, 0]).ranking(personalized=True)
+    signed = ExplanationGraph(zeros, shapley=[1, -5, 0]).ranking(personalized=True, oriented=False)
     assert signed.tolist() == clipped.tolist()
 
 
 def test_without_positive_shapley_value_the_largest_restarts():
     zeros = np.zeros((3, 3))
     expected = ExplanationGraph(zeros, shapley=[0, 1, 1]).ranking(personalized=True)
-    fallback = ExplanationGraph(zeros, shapley=[-2, -1, -1]).ranking(personalized=True)
+    fallback = ExplanationGraph(zeros, shapley=[-2, -1, -1]).ranking(personalized=True, oriented=False)
     assert fallback.tolist() == expected.tolist()
 
 
 @given(graphs())
 @settings(max_examples=40, deadline=None)
 def test_hits_is_the_leading_right_singular_vector(graph):
-    _, _, right = np.linalg.svd(np.logaddexp(0, graph.weights))
+    _, _, right = np.linalg.svd(np.logaddexp(0, graph.sign * graph.weights))
     np.testing.assert_allclose(graph.ranking(method="hits"), right[0] / right[0].sum(), atol=1e-9)
 
 
@@ -188,7 +191,7 @@ def test_hits_refuses_personalisation():
 
 
 def test_unknown_method_is_refused():
-    with pytest.raises(ValueError, match=r"`method` must be one of \('pagerank', 'hits'\), got 'degree'"):
+    with pytest.raises(ValueError, match=r"`method` must be one of \('keep', 'remove', .*\), got 'degree'"):
         random_graph(3).order(method="degree")
 
 

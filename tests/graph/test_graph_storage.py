@@ -31,7 +31,7 @@ def example(**changes):
 
 
 def assert_same(graph, other):
-    for array in ("weights", "standard_error", "shapley"):
+    for array in ("weights", "standard_error", "shapley", "shapley_standard_error"):
         np.testing.assert_array_equal(getattr(graph, array), getattr(other, array), strict=True)
     assert graph.names == other.names
     assert all(type(name) is str for name in other.names)
@@ -68,6 +68,26 @@ def test_explanation_graph_round_trips_exactly(tmp_path, suffix, data):
     loaded = ExplanationGraph.load(tmp_path / f"graph.{suffix}")
     assert_same(graph, loaded)
     assert loaded.weights.tobytes() == graph.weights.tobytes()  # the sign of zero, too
+
+
+@SUFFIXES
+def test_mean_graphs_and_log_odds_round_trip_exactly(tmp_path, suffix):
+    log_odds = example(weights=[[0, 2.0], [1.0, 0]], shapley=[1, -3], provenance=None)
+    graph = example(log_odds=log_odds, shapley_standard_error=[0.1, 0.3])
+    mean = ExplanationGraph.mean([graph, example(weights=[[0, -0.1], [0.5, 0]], log_odds=log_odds)])
+    for saved in (graph, mean):
+        saved.save(tmp_path / f"graph.{suffix}")
+        loaded = ExplanationGraph.load(tmp_path / f"graph.{suffix}")
+        assert_same(saved, loaded)
+        assert loaded.scale == saved.scale
+        for name in ("log_odds", "absolute"):
+            nested, other = getattr(saved, name), getattr(loaded, name)
+            assert (nested is None) == (other is None)
+            if nested is not None:
+                np.testing.assert_array_equal(nested.weights, other.weights)
+                np.testing.assert_array_equal(nested.shapley, other.shapley)
+                np.testing.assert_array_equal(nested.shapley_standard_error, other.shapley_standard_error)
+    np.testing.assert_array_equal(loaded.log_odds.absolute.weights, mean.log_odds.absolute.weights)
 
 
 @SUFFIXES

@@ -1,4 +1,4 @@
-"""Mean graphs by name, against a straight-line reading of their definition."""
+"""Mean graphs by name against their definition written out as loops."""
 
 import itertools
 
@@ -29,26 +29,29 @@ texts = st.lists(st.lists(st.sampled_from("abcde"), min_size=2, max_size=6), min
 
 @settings(max_examples=40, deadline=None)
 @given(texts)
-def test_every_weight_is_the_mean_over_the_pairs_that_met(sentences):
+def test_every_weight_is_the_mean_over_the_pairs_of_the_two_names(sentences):
     graphs = [random_graph(words, seed) for seed, words in enumerate(sentences)]
     mean, largest = mean_by_name(graphs), max(float(np.abs(graph.weights).max()) for graph in graphs)
     assert mean.names == tuple(dict.fromkeys(word for words in sentences for word in words))
     for (p, a), (q, b) in itertools.permutations(enumerate(mean.names), 2):
         pairs = [
-            (graph.weights[i, j], graph.standard_error[i, j])
+            (graph.weights[i, j], graph.standard_error[i, j], abs(graph.weights[i, j]))
             for graph, words in zip(graphs, sentences, strict=True)
             for i, j in itertools.permutations(range(len(words)), 2)
             if words[i] == a and words[j] == b
         ]
         if pairs:
-            np.testing.assert_allclose((mean.weights[p, q], mean.standard_error[p, q]), np.mean(pairs, axis=0))
+            numbers = mean.weights[p, q], mean.standard_error[p, q], mean.absolute.weights[p, q]
+            np.testing.assert_allclose(numbers, np.mean(pairs, axis=0))
         else:
             assert mean.redundancy(largest).undecided[p, q]
     for p, a in enumerate(mean.names):
         everyone = zip(graphs, sentences, strict=True)
-        values = [graph.shapley[i] for graph, words in everyone for i, word in enumerate(words) if word == a]
-        np.testing.assert_allclose(mean.shapley[p], np.mean(values))
+        found = [(graph, i) for graph, words in everyone for i, word in enumerate(words) if word == a]
+        np.testing.assert_allclose(mean.shapley[p], np.mean([graph.shapley[i] for graph, i in found]))
+        np.testing.assert_allclose(mean.absolute.shapley[p], np.mean([abs(graph.shapley[i]) for graph, i in found]))
     assert mean.provenance == {"seed": 1, "n_graphs": len(graphs)}
+    np.testing.assert_allclose(mean.scale, np.mean([abs(graph.shapley.sum()) for graph in graphs]))
 
 
 def test_equal_players_give_the_ordinary_mean():
@@ -57,6 +60,8 @@ def test_equal_players_give_the_ordinary_mean():
     np.testing.assert_allclose(mean.weights, ordinary.weights)
     np.testing.assert_allclose(mean.standard_error, ordinary.standard_error)
     np.testing.assert_allclose(mean.shapley, ordinary.shapley)
+    np.testing.assert_allclose(mean.absolute.weights, ordinary.absolute.weights)
+    np.testing.assert_allclose(mean.shapley_standard_error, ordinary.shapley_standard_error)
 
 
 def test_only_the_most_important_names_stay():

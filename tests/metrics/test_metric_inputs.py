@@ -12,7 +12,7 @@ from bivshap_lightning.metrics import (
     MutualRedundancyMasking,
     PostHocAccuracy,
 )
-from bivshap_lightning.metrics.inputs import existing_players, ranked_places, redundancy_inputs
+from bivshap_lightning.metrics.inputs import graph_per_sample, player_ranks
 
 RANKING_METRICS = [PostHocAccuracy, InsertionAUC, DeletionAUC]
 REDUNDANCY_METRICS = [MutualRedundancyMasking, DirectionalRedundancy]
@@ -39,39 +39,38 @@ class TestRankings:
         ],
     )
     def test_scores_of_any_kind(self, scores):
-        assert ranked_places(game_of(), scores).tolist() == [[1, 0, 2]]
+        assert player_ranks(game_of(), scores).tolist() == [[1, 0, 2]]
 
     def test_graphs_of_any_kind(self):
         for given in (GRAPH, [GRAPH], (GRAPH,)):
-            assert ranked_places(game_of(), given).tolist() == [[2, 0, 1]]
-        assert ranked_places(game_of(2), [GRAPH, GRAPH]).tolist() == [[2, 0, 1]] * 2
+            assert player_ranks(game_of(), given).tolist() == [[2, 0, 1]]
+        assert player_ranks(game_of(2), [GRAPH, GRAPH]).tolist() == [[2, 0, 1]] * 2
 
     def test_an_explanation_stands_for_its_graphs(self):
         model, x = torch.nn.Linear(3, 2), torch.rand(4, 3)
         explanation, game = BivariateShapley(model).attribute(x), Game(model, x)
         for personalized in (False, True):
             assert torch.equal(
-                ranked_places(game, explanation, personalized=personalized),
-                ranked_places(game, explanation.graphs(), personalized=personalized),
+                player_ranks(game, explanation, personalized=personalized),
+                player_ranks(game, explanation.graphs(), personalized=personalized),
             )
-        assert [g.n_players for g in redundancy_inputs(game, explanation)] == [3] * 4
+        assert [g.n_players for g in graph_per_sample(game, explanation)] == [3] * 4
 
     def test_players_that_a_sample_lacks_come_last_whatever_their_scores(self):
         game = game_of(2, feature_mask=torch.tensor([[0, 1, 2], [0, 1, -1]]))
-        assert existing_players(game).tolist() == [[True, True, True], [True, True, False]]
         for padding in (9.0, torch.nan, -torch.inf):
             scores = torch.tensor([[0.0, 1.0, 2.0], [-torch.inf, 1.0, padding]])
-            assert ranked_places(game, scores).tolist() == [[2, 1, 0], [1, 0, 2]]
+            assert player_ranks(game, scores).tolist() == [[2, 1, 0], [1, 0, 2]]
         graphs = [GRAPH, ExplanationGraph([[0, 1], [0, 0]])]
-        assert ranked_places(game, graphs).tolist() == [[2, 0, 1], [1, 0, 2]]
+        assert player_ranks(game, graphs).tolist() == [[2, 0, 1], [1, 0, 2]]
 
     def test_ties_among_many_players_go_by_index(self):
         game = game_of(n_players=3000)
-        assert ranked_places(game, torch.zeros(3000)).tolist() == [list(range(3000))]
+        assert player_ranks(game, torch.zeros(3000)).tolist() == [list(range(3000))]
 
     def test_single_precision_is_not_mistaken_for_ties(self):
         close = np.array([1.0, 1.0 + 1e-12, 1.0])
-        assert ranked_places(game_of(), close).tolist() == [[1, 0, 2]]
+        assert player_ranks(game_of(), close).tolist() == [[1, 0, 2]]
 
 
 class TestRefusals:
@@ -121,7 +120,7 @@ class TestRefusals:
     @pytest.mark.parametrize("cls", RANKING_METRICS + REDUNDANCY_METRICS)
     @pytest.mark.parametrize(("graphs", "count"), [([], 0), ([GRAPH], 1), (GRAPH, 1), ([GRAPH] * 3, 3)])
     def test_graphs_for_other_samples_or_none(self, cls, graphs, count):
-        with pytest.raises(ValueError, match=f"one graph per sample of the game, 2, got {count}. To judge one graph"):
+        with pytest.raises(ValueError, match=f"one graph per sample of the game, 2, got {count}. To use one graph"):
             cls().update(game_of(2), graphs)
 
     def test_graphs_mixed_with_scores(self):

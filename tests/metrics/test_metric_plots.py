@@ -1,4 +1,4 @@
-"""Figures of results: what they show, and that pyplot never hears of them."""
+"""Figures of results: what they show, and that they are not registered with pyplot."""
 
 import numpy as np
 import pytest
@@ -14,8 +14,9 @@ from bivshap_lightning.metrics import (
     MutualRedundancyMasking,
     PostHocAccuracy,
 )
+from bivshap_lightning.metrics.roles import RoleShares
 
-METRICS = [PostHocAccuracy, InsertionAUC, DeletionAUC, MutualRedundancyMasking, DirectionalRedundancy]
+METRICS = [PostHocAccuracy, InsertionAUC, DeletionAUC, MutualRedundancyMasking, DirectionalRedundancy, RoleShares]
 every_metric = pytest.mark.parametrize("cls", METRICS)
 
 
@@ -26,7 +27,7 @@ def updated(cls, seed=0, **kwargs):
     matrices = rng.normal(size=(6, 5, 5)) * (rng.random((6, 5, 5)) < 0.5)
     matrices[:, range(5), range(5)] = 0
     metric = cls(**kwargs)
-    metric.update(game, [ExplanationGraph(matrix) for matrix in matrices])
+    metric.update(game, [ExplanationGraph(matrix, shapley=rng.normal(size=5)) for matrix in matrices])
     return metric
 
 
@@ -34,11 +35,12 @@ def updated(cls, seed=0, **kwargs):
 class TestEveryFigure:
     def test_is_drawn_without_pyplot(self, cls, tmp_path):
         before = plt.get_fignums()
-        figure, ax = updated(cls, convention="paper").plot()
+        convention = "default" if cls is RoleShares else "paper"
+        figure, ax = updated(cls, convention=convention).plot()
         assert isinstance(figure, Figure)
         assert ax in figure.axes
         assert plt.get_fignums() == before
-        assert ax.get_title() == f"{cls.__name__} (paper convention)"
+        assert ax.get_title() == f"{cls.__name__} ({convention} convention)"
         figure.savefig(tmp_path / "figure.png")
 
     def test_goes_where_it_is_told(self, cls):
@@ -88,3 +90,12 @@ def test_bars_show_accuracies_and_shares():
     for label, name in zip(ax.get_yticklabels(), names, strict=True):
         share = 100 * result[f"{name}_share_masked"].item()
         assert label.get_text() == f"{name.replace('_', ' ')} ({share:.0f} % masked)"
+
+
+def test_bars_show_the_shares_of_roles():
+    metric = updated(RoleShares)
+    _, ax = metric.plot()
+    result = metric.compute()
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert [bar.get_width() for bar in ax.patches] == [result[name].item() for name in names]
+    assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""Every number against straight-line references: loops over samples and players, written from METRICS.md."""
+"""Every number against references written as loops over samples and players from the definitions."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -153,6 +153,19 @@ def statistics(graphs: list[ExplanationGraph], gamma: float, convention: str) ->
     }
 
 
+def random_removal(reference: Reference, sample: int, n_removed: int, n_draws: int, seed: int) -> float:
+    """Mean accuracy with as many players removed, consecutive ones of a random circle, at equal distances."""
+    n = reference.counts[sample]
+    keys = np.random.PCG64(seed).jumped().random_raw(n).tolist()
+    circle = sorted(range(n), key=lambda player: keys[player])
+    right = 0.0
+    for draw in range(n_draws):
+        start = int(Fraction(draw, n_draws) * n)
+        removed = {circle[(start + step) % n] for step in range(n_removed)}
+        right += reference.stays(sample, reference.everyone(sample) - removed)
+    return right / n_draws
+
+
 def reference_mutual(
     reference: Reference,
     graphs: list[ExplanationGraph],
@@ -163,8 +176,9 @@ def reference_mutual(
     seed: int = 0,
 ) -> dict[str, Any]:
     rows, with_representatives, shares, masked, removable, total = [], [], [], [0] * 11, 0, 0
+    random, empty = [], []
     for sample, graph in enumerate(graphs):
-        n, order = graph.n_players, graph.order().tolist()
+        n, order = graph.n_players, graph.order(oriented=convention == "default").tolist()
         keys = np.random.PCG64(seed).random_raw(n).tolist()
         components = components_of(redundant_edges(graph, gamma, convention))
         groups = [component for component in components if len(component) > 1]
@@ -172,6 +186,8 @@ def reference_mutual(
         stay = ungrouped | {min(group, key=order.index) for group in groups}
         with_representatives.append(reference.stays(sample, stay))
         shares.append((n - len(stay)) / n)
+        random.append(random_removal(reference, sample, n - len(stay), n_draws, seed))
+        empty.append(reference.stays(sample, set()))
         removable, total = removable + n - len(stay), total + n
         row = []
         for level in range(11):
@@ -191,7 +207,10 @@ def reference_mutual(
         rows.append(row)
     return {
         **mean_and_error("accuracy_with_representatives", with_representatives),
+        **mean_and_error("random_removal_accuracy", random),
+        **mean_and_error("empty_accuracy", empty),
         "share_removable": removable / total,
+        **mean_and_error("n_independent", [graph.n_players * (1 - s) for graph, s in zip(graphs, shares, strict=True)]),
         **curve_and_error(rows),
         "masked_fraction": [m / total for m in masked],
         "keep_level": [level / 10 for level in range(11)],
@@ -244,10 +263,18 @@ def sources_and_sinks_of(edges: list[list[bool]], convention: str) -> tuple[Play
 
 
 def reference_directional(
-    reference: Reference, graphs: list[ExplanationGraph], convention: str, *, gamma: float = 1e-5
+    reference: Reference,
+    graphs: list[ExplanationGraph],
+    convention: str,
+    *,
+    gamma: float = 1e-5,
+    n_draws: int = 5,
+    seed: int = 0,
 ) -> dict[str, Any]:
     names = ["mask_sinks", "keep_only_sources", "mask_sources", "keep_only_sinks"]
     right: dict[str, list[float]] = {name: [] for name in names}
+    random: dict[str, list[float]] = {name: [] for name in names}
+    empty = []
     masked, total, without = dict.fromkeys(names, 0), 0, []
     for sample, graph in enumerate(graphs):
         everyone = reference.everyone(sample)
@@ -259,13 +286,20 @@ def reference_directional(
             "mask_sources": everyone - sources,
             "keep_only_sinks": sinks or everyone,
         }
+        if convention == "paper" and not sources and not sinks:
+            present = {name: set() for name in names}
+        empty.append(reference.stays(sample, set()))
         for name in names:
             right[name].append(reference.stays(sample, present[name]))
             masked[name] += len(everyone - present[name])
+            n_removed = len(everyone - present[name])
+            random[name].append(random_removal(reference, sample, n_removed, n_draws, seed))
         total += len(everyone)
     result: dict[str, Any] = {"share_without_direction": sum(without) / len(without)}
+    result |= mean_and_error("empty_accuracy", empty)
     for name in names:
         result |= mean_and_error(f"{name}_accuracy", right[name])
+        result |= mean_and_error(f"{name}_random_accuracy", random[name])
         result[f"{name}_share_masked"] = masked[name] / total
         result[f"per_sample_{name}_accuracy"] = right[name]
     return result | statistics(graphs, gamma, convention)
@@ -308,7 +342,7 @@ class TestOnRandomGames:
     def test_areas(self, table_game, random_graphs, seed, is_ragged, convention):
         table = table_game(seed, is_ragged=is_ragged)
         graphs = random_graphs(seed, table.counts)
-        orders = [graph.order().tolist() for graph in graphs]
+        orders = [graph.order(oriented=convention == "default").tolist() for graph in graphs]
         reference, game = Reference(table.counts, table.decision, table.utility), table.game()
         for insert, metric, function in (
             (True, InsertionAUC(convention=convention, per_sample=True), insertion_auc),
@@ -337,19 +371,21 @@ class TestOnRandomGames:
 
     @pytest.mark.parametrize("convention", CONVENTIONS)
     @settings(max_examples=25)
-    @given(seed=SEEDS)
-    def test_directional_redundancy(self, table_game, random_graphs, seed, is_ragged, convention):
+    @given(seed=SEEDS, n_draws=st.integers(1, 7))
+    def test_directional_redundancy(self, table_game, random_graphs, seed, is_ragged, convention, n_draws):
         table = table_game(seed, n_players=6, is_ragged=is_ragged)
         graphs = random_graphs(seed, table.counts, noise=0.3 * (seed % 2))
         reference = Reference(table.counts, table.decision, table.utility)
         assert_class_and_function_agree_with(
-            reference_directional(reference, graphs, convention, gamma=0.2),
-            DirectionalRedundancy(gamma=0.2, convention=convention, per_sample=True),
+            reference_directional(reference, graphs, convention, gamma=0.2, n_draws=n_draws, seed=seed),
+            DirectionalRedundancy(gamma=0.2, convention=convention, per_sample=True, n_draws=n_draws, seed=seed),
             directional_redundancy,
             table.game(),
             graphs,
             convention=convention,
             gamma=0.2,
+            n_draws=n_draws,
+            seed=seed,
         )
 
 
@@ -368,7 +404,7 @@ def test_the_ranking_of_a_graph_is_the_one_written_down(random_graphs):
             change, scores = sum(abs(a - b) for a, b in zip(new, scores, strict=True)), new
             if change < 1e-6:
                 break
-        assert graph.order().tolist() == order_of(scores)
+        assert graph.order(oriented=False).tolist() == order_of(scores)
 
 
 @pytest.fixture(scope="module")
@@ -421,7 +457,8 @@ class TestOnATrainedModel:
     def test_post_hoc_accuracy(self, trained, convention):
         metric = PostHocAccuracy(convention=convention, personalized=True, per_sample=True)
         metric.update(trained["game"], trained["explanation"])
-        orders = [graph.order(personalized=True).tolist() for graph in trained["explanation"].graphs()]
+        oriented, graphs = convention == "default", trained["explanation"].graphs()
+        orders = [graph.order(personalized=True, oriented=oriented).tolist() for graph in graphs]
         expected = reference_post_hoc(trained["reference"], orders)
         assert_agrees(metric.compute(), expected, 12)
         assert 0 < expected["area"] < 1

@@ -1,4 +1,4 @@
-"""One pass = many batches = merged states, and everything else that torchmetrics promises of a metric."""
+"""One pass = many batches = merged states, and the rest of the torchmetrics contract."""
 
 import copy
 import pickle
@@ -20,6 +20,7 @@ from bivshap_lightning.metrics import (
     MutualRedundancyMasking,
     PostHocAccuracy,
 )
+from bivshap_lightning.metrics.roles import RoleShares
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKERS = {
@@ -29,6 +30,7 @@ MAKERS = {
     for cls in (PostHocAccuracy, InsertionAUC, DeletionAUC, MutualRedundancyMasking, DirectionalRedundancy)
     for convention in ("default", "paper")
 }
+MAKERS["RoleShares-default"] = lambda **kwargs: RoleShares(gamma=0.3, **{"per_sample": True, **kwargs})
 every_metric = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
@@ -70,7 +72,7 @@ class TestOneNumber:
         whole = computed(make, ragged, [range(9)])
         first, second = make(), make()
         first.update(*ragged(range(7, 9)))
-        first.compute()  # the merge must outdate this number
+        first.compute()  # cached, and out of date after the merge
         second.update(*ragged(range(7)))
         for incoming in (second, second.metric_state):
             merged = copy.deepcopy(first)
@@ -155,7 +157,8 @@ class TestContract:
             Game, "_evaluate", lambda self, masks, read: shapes.append(masks.shape) or evaluate(self, masks, read)
         )
         make().update(game, graphs)
-        assert [shape[0] for shape in shapes] == [9]
+        # Decisions and values are read in one pass each.
+        assert [shape[0] for shape in shapes] == [9] * (2 if isinstance(make(), RoleShares) else 1)
 
     def test_states_move(self, make, ragged):
         metric = make().to("meta")
@@ -166,19 +169,19 @@ class TestContract:
         metric.reset()
         assert metric.sums.device.type == "meta"
 
-    def test_says_before_any_update_that_there_is_nothing(self, make):
+    def test_compute_needs_an_update(self, make):
         metric = make()
         name = type(metric).__name__
         with pytest.raises(ValueError, match=f"`compute` must follow an update of {name}, got no samples. Call"):
             metric.compute()
 
-    def test_declares_itself(self, make):
+    def test_numbers_stay_within_the_declared_bounds(self, make, ragged):
         metric = make()
-        assert metric.full_state_update is False
-        assert metric.is_differentiable is False
-        assert metric.plot_lower_bound == 0
-        better = {"DeletionAUC": False, "DirectionalRedundancy": None}
-        assert metric.higher_is_better is better.get(type(metric).__name__, True)
+        metric.update(*ragged(range(9)))
+        result = metric.compute()
+        for name in metric._main:
+            assert result[name] >= metric.plot_lower_bound
+            assert metric.plot_upper_bound is None or result[name] <= metric.plot_upper_bound
 
     def test_refuses_the_state_of_another_metric(self, make, ragged):
         metric, first = make(), next(iter(MAKERS.values()))()
@@ -195,7 +198,7 @@ class TestContract:
             metric.compute()
 
     def test_an_error_after_the_gathering_leaves_the_local_state_in_place(self, make, ragged):
-        """Two processes that hold the same, played by one."""
+        """Two processes with the same state, simulated by one."""
         metric = make(dist_sync_fn=lambda t, group: [t, t.clone()], distributed_available_fn=lambda: True)
         with pytest.raises(ValueError, match="got no samples"):
             metric.compute()
@@ -204,13 +207,21 @@ class TestContract:
         assert metric.n_samples == 4
 
 
-def test_bounds_of_accuracies():
-    for cls in (PostHocAccuracy, MutualRedundancyMasking, DirectionalRedundancy):
-        assert cls.plot_upper_bound == 1
+@pytest.mark.parametrize("cls", [PostHocAccuracy, InsertionAUC, DeletionAUC])
+def test_the_declared_direction_is_that_of_the_better_ranking(cls):
+    """The ranking by true weights against its reverse, on an additive model."""
+    weights = torch.tensor([4.0, 2.0, 1.0, 0.5])
+    game = Game(lambda x: x @ weights - 3, torch.ones(1, 4), link="sigmoid")
+    good, bad = cls(), cls()
+    good.update(game, weights)
+    bad.update(game, -weights)
+    difference = good.compute()[cls._main[0]] - bad.compute()[cls._main[0]]
+    assert difference != 0
+    assert cls.higher_is_better == bool(difference > 0)
 
 
-def test_the_room_needs_no_lightning():
-    code = "import sys, bivshap_lightning.metrics; print(*sys.modules)"
+def test_metrics_do_not_import_lightning():
+    code = "import sys; from bivshap_lightning.metrics import InsertionAUC; print(*sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
     )
@@ -220,10 +231,9 @@ def test_the_room_needs_no_lightning():
 
 
 class TestCollection:
-    def test_all_five_judge_the_same_graphs(self, ragged):
-        collection = MetricCollection(
-            [PostHocAccuracy(), InsertionAUC(), DeletionAUC(), MutualRedundancyMasking(), DirectionalRedundancy()]
-        )
+    def test_all_metrics_take_the_same_graphs(self, ragged):
+        classes = PostHocAccuracy, InsertionAUC, DeletionAUC, MutualRedundancyMasking, DirectionalRedundancy, RoleShares
+        collection = MetricCollection([cls() for cls in classes])
         for samples in (range(4), range(4, 9)):
             game, graphs = ragged(samples)
             collection.update(game, ranking_or_graph=graphs)
@@ -248,6 +258,9 @@ class TestCollection:
             "seeded": lambda: MutualRedundancyMasking(seed=1),
             "sinks": DirectionalRedundancy,
             "coarse_sinks": lambda: DirectionalRedundancy(gamma=0.5),
+            "roles": RoleShares,
+            "coarse_roles": lambda: RoleShares(gamma=0.5),
+            "scaled_roles": lambda: RoleShares(scale=0.5),
         }
         constant = Game(lambda x: 0 * x.sum(dim=1), torch.ones(2, 3), link="sigmoid")
         weights = torch.tensor([3.0, 2.0, -1.0])

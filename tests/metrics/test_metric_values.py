@@ -1,4 +1,4 @@
-"""Values worked out by hand, and the edges of every definition."""
+"""Values worked out by hand, and the limits of every definition."""
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from bivshap_lightning.metrics import (
     MutualRedundancyMasking,
     PostHocAccuracy,
 )
+from bivshap_lightning.metrics.controls import random_removals
 from bivshap_lightning.metrics.functional import (
     deletion_auc,
     directional_redundancy,
@@ -207,6 +208,78 @@ class TestDirectionalRedundancy:
         assert paper["mask_sinks_share_masked"] == 1 / 5
         assert (default.convention, paper.convention) == ("default", "paper")
 
+    @pytest.mark.parametrize(
+        "graph", [ExplanationGraph(np.ones((3, 3)) - np.eye(3)), ExplanationGraph(np.zeros((3, 3)))]
+    )
+    def test_without_direction_the_paper_masks_everything(self, graph):
+        """H empty, and H a single component."""
+        game = game_of(lambda x: x.sum(dim=1) - 1.5, 3)
+        default, paper = (directional_redundancy(game, graph, convention=c) for c in ("default", "paper"))
+        assert default["share_without_direction"] == paper["share_without_direction"] == 1
+        assert [default[f"{m}_share_masked"].item() for m in MASKINGS] == [0.0] * 4
+        assert [default[f"{m}_accuracy"].item() for m in MASKINGS] == [1.0] * 4
+        assert [paper[f"{m}_share_masked"].item() for m in MASKINGS] == [1.0] * 4
+        assert [paper[f"{m}_accuracy"].item() for m in MASKINGS] == [0.0] * 4
+
+
+class TestControls:
+    def test_an_accuracy_that_removing_anything_reaches_too(self):
+        """A constant model: everything is removable, and so is everything else."""
+        game = game_of(lambda x: 0 * x[:, 0] + 1, 4)
+        mutual = mutual_redundancy_masking(game, ExplanationGraph(np.zeros((4, 4))))
+        assert mutual["accuracy_with_representatives"] == mutual["random_removal_accuracy"] == 1
+        assert mutual["empty_accuracy"] == 1
+
+    def test_a_redundancy_that_random_removal_does_not_share(self):
+        """OR of the first two of three, and the third decides nothing: a wrong pair goes in one draw of three."""
+        game = game_of(lambda x: 8 * x[:, 0] - 4, 3)
+        graph = ExplanationGraph([[0, 1, 1], [1, 0, 0], [1, 0, 0]])  # 1 and 2 are a group
+        result = mutual_redundancy_masking(game, graph, n_draws=3)
+        assert result["accuracy_with_representatives"] == 1
+        assert result["random_removal_accuracy"] == pytest.approx(2 / 3)
+        assert result["empty_accuracy"] == 0
+
+    def test_maskings_have_controls_of_their_own_size(self):
+        game = game_of(lambda x: 8 * x[:, 0] - 4, 3)
+        result = directional_redundancy(game, TestDirectionalRedundancy.CHAIN, n_draws=3)
+        # Sinks and sources are one player each: the deciding one is among them in one draw of three.
+        expected = [2 / 3, 1 / 3, 2 / 3, 1 / 3]
+        assert [result[f"{m}_random_accuracy"].item() for m in MASKINGS] == pytest.approx(expected)
+        assert result["empty_accuracy"] == 0
+
+    @given(
+        counts=st.lists(st.integers(1, 7), min_size=1, max_size=4), n_draws=st.integers(1, 9), seed=st.integers(0, 99)
+    )
+    def test_draws_remove_the_given_number_evenly_whatever_the_batch(self, counts, n_draws, seed):
+        players = torch.arange(7)
+        ids = torch.stack([players.where(players < count, -1) for count in counts])
+        game = game_of(lambda x: x.sum(dim=1), 7, len(counts), feature_mask=ids)
+        n_removed = torch.tensor([[count // 2, count] for count in counts])
+        masks = random_removals(game, n_removed, n_draws=n_draws, seed=seed)
+        for sample, count in enumerate(counts):
+            removed = ~masks[sample, :, :, :count]
+            assert (removed.sum(dim=2) == n_removed[sample][:, None]).all()
+            how_often = removed.sum(dim=1)
+            assert int((how_often.amax(dim=1) - how_often.amin(dim=1)).max()) <= 1 + n_draws // count
+            alone = game_of(lambda x: x.sum(dim=1), 7, 1, feature_mask=ids[sample : sample + 1])
+            again = random_removals(alone, n_removed[sample : sample + 1], n_draws=n_draws, seed=seed)
+            assert torch.equal(again[0, :, :, :count], masks[sample, :, :, :count])
+
+
+class TestPostHocConvention:
+    def test_a_negative_output_is_ranked_with_its_sign(self):
+        """u = -3 a + b: by default a, which makes the output, is masked last; the paper takes signs as they are."""
+        game = Game(lambda x: -3 * x[:, 0] + x[:, 1], torch.ones(1, 2), behavior="output")
+        graph = ExplanationGraph([[0, 0.5], [-1.5, 0]], shapley=[-3, 1])
+        default, paper = (post_hoc_accuracy(game, graph, convention=c) for c in ("default", "paper"))
+        assert (default["area"], paper["area"]) == (0.75, 0.25)
+        assert (default.convention, paper.convention) == ("default", "paper")
+
+    def test_scores_are_taken_as_they_are(self):
+        game = Game(lambda x: -3 * x[:, 0] + x[:, 1], torch.ones(1, 2), behavior="output")
+        for convention in ("default", "paper"):
+            assert post_hoc_accuracy(game, [3.0, 1.0], convention=convention)["area"] == 0.75
+
 
 METRICS = [PostHocAccuracy, InsertionAUC, DeletionAUC, MutualRedundancyMasking, DirectionalRedundancy]
 
@@ -312,5 +385,5 @@ class TestResult:
         result = insertion_auc(table_game(0).game(), torch.zeros(5, 4))
         assert result.scalars == {key: result[key].item() for key in ("auc", "auc_se", "n_samples")}
 
-    def test_is_nameless_when_nobody_named_it(self):
+    def test_without_a_name(self):
         assert repr(MetricResult({"auc": torch.tensor(1.0)})) == "MetricResult(convention=None, auc=1)"

@@ -1,30 +1,33 @@
 """The page of an audit: what it says, that data stays text, and how it behaves in a real browser."""
 
+import copy
+import hashlib
 import html
 import json
 import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bivshap_lightning.audit.record import load_arrays, load_audit, save_audit
-from bivshap_lightning.gate import GateError, Rule
-from bivshap_lightning.gate.graphs import class_graphs, sample_graphs
+from bivshap_lightning.audit.json_fields import encode
+from bivshap_lightning.audit.record import AuditRecord, ClassMetrics, Estimate, GraphSummary, Run
+from bivshap_lightning.gate import GateError, Rule, judge, judging
 from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.averaging import mean_of_same_players
 from bivshap_lightning.views.html import drawings, render_failure, render_page
-from tests.records import P, record
+from tests.records import GAMMA, C, P, fields, npz, write
 from tests.test_cli import call, refused
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync"]  # fmt: skip
 HOSTILE = ["<script>alert(1)</script>", '" onload="x', "&lt;b&gt;", "http://evil.example/x.png"]
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-GAMMA = 1e-5
 
 
 def or_game(names, seed: int, n_players: int = 4) -> ExplanationGraph:
@@ -39,59 +42,48 @@ def or_game(names, seed: int, n_players: int = 4) -> ExplanationGraph:
     return ExplanationGraph(weights, names=names, shapley=shapley)
 
 
-def describe(g: ExplanationGraph) -> dict:
-    h, scores = g.redundancy(GAMMA), g.ranking(personalized=True)
-    return {
-        "players": list(g.names),
-        "ranking": [{"player": g.names[k], "score": float(scores[k])} for k in g.order(personalized=True)],
-        "groups": [[g.names[k] for k in group] for group in h.groups],
-        "sources": [g.names[k] for k in h.sources],
-        "sinks": [g.names[k] for k in h.sinks],
-        "density": h.density,
-        "n_undecided": int(h.n_undecided),
-    }
-
-
 CURVES = {
     name: {"masked_fraction": [0.0, 0.5, 1.0], "accuracy": [1.0, y, 0.2], "standard_error": [0.0, 0.05, 0.1]}
     for name, y in (("ours", 0.9), ("kernel_shap", 0.8))
 }
 METRICS = {
     f"{P}accuracy_with_representatives": (1.0, 0.0),
-    "bivshap/posthoc_accuracy/ours": (0.8, 0.05),
-    "bivshap/posthoc_accuracy/kernel_shap": (0.7, 0.06),
+    "bivshap/post_hoc_accuracy/ours": (0.8, 0.05),
+    "bivshap/post_hoc_accuracy/kernel_shap": (0.7, 0.06),
     "mine <i>": (3.25, 0.125),
 }
 
 
-def save(path: Path, graphs, labels, targets=None, **changes) -> Path:
-    """A record of these graphs as the callback would write it."""
+def content_of(graphs, labels, targets=None, **changes) -> tuple[dict, dict]:
+    """The fields and arrays of a record of these graphs."""
     targets = labels if targets is None else targets
     classes = {}
     for name in dict.fromkeys(labels):
         members = [g for g, label in zip(graphs, labels, strict=True) if label == name]
         if len({g.names for g in members}) == 1:
-            classes[name] = describe(ExplanationGraph.mean(members))
-    fields = record([], METRICS, classes, gamma=GAMMA) | {"curves": CURVES, "cost": {"seconds": 1.5, "forwards": 7e3}}
-    fields["versions"] = {"torch": "2.99.1"}
-    fields["samples"] = [
-        {"index": k, "label": label, "target": target, "gain": float(g.shapley.sum()), "scores": {}, **describe(g)}
-        for k, (g, label, target) in enumerate(zip(graphs, labels, targets, strict=True))
-    ]
+            classes[name] = encode(GraphSummary.of(mean_of_same_players(members), GAMMA))
+    samples = [(label, encode(GraphSummary.of(g, GAMMA))) for g, label in zip(graphs, labels, strict=True)]
+    found = fields(samples, METRICS, classes) | {"curves": copy.deepcopy(CURVES), "versions": {"torch": "2.99.1"}}
+    found["cost"] |= {"seconds": 1.5, "forwards": 7e3}
+    for sample, target, g in zip(found["samples"], targets, graphs, strict=True):
+        sample |= {"target": target, "gain": float(g.shapley.sum())}
     parts = {name: [getattr(g, name).astype(np.float32) for g in graphs]
              for name in ("weights", "standard_error", "shapley")}  # fmt: skip
     if len({g.n_players for g in graphs}) == 1:
         arrays = {name: np.stack(rows) for name, rows in parts.items()}
     else:
         arrays = {f"{name}_{k}": row for name, rows in parts.items() for k, row in enumerate(rows)}
-    for key in ("kind", "version"):
-        del fields[key]
-    return save_audit(path, fields | changes, arrays)
+    return found | changes, arrays
 
 
-def save_again(path: Path, fields, arrays) -> Path:
-    """Changed fields with their right checksums."""
-    return save_audit(path, fields, {name: value for name, value in arrays.items() if name not in ("kind", "version")})
+def save(path: Path, graphs, labels, targets=None, **changes) -> Path:
+    """A record of these graphs as the callback would write it."""
+    found, arrays = content_of(graphs, labels, targets, **changes)
+    return replace(AuditRecord.from_fields(found), arrays=arrays).save(path)
+
+
+def judged(path, rules, **kwargs) -> str:
+    return render_page(path, verdict=judge(path, rules, kwargs.get("previous")), **kwargs)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +97,8 @@ def audit(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(audit) -> str:
-    return render_page(audit, [Rule(metric="share_removable", max=0.1), Rule(metric="density", max=1)], audit)
+    rules = [Rule(metric=f"{C}share_removable", max=0.1), Rule(metric=f"{C}density", max=1)]
+    return judged(audit, rules, previous=audit)
 
 
 class Outline(HTMLParser):
@@ -154,10 +147,10 @@ def test_without_rules_the_headline_is_neutral(audit):
 
 
 def test_a_pass_and_its_warnings(audit):
-    rules = [Rule(metric="density", max=1), Rule(metric="density", max=0, severity="warn")]
-    said = words(render_page(audit, rules))
+    rules = [Rule(metric=f"{C}density", max=1), Rule(metric=f"{C}density", max=0, severity="warn")]
+    said = words(judged(audit, rules))
     assert "✓ Passed The model passes, with 1 warning" in said
-    assert "✓ Passed The model meets its 1 rule " in words(render_page(audit, rules[:1]))
+    assert "✓ Passed The model meets its 1 rule " in words(judged(audit, rules[:1]))
 
 
 def test_the_page_is_accessible_and_asks_for_nothing(page):
@@ -181,10 +174,10 @@ def test_the_page_is_accessible_and_asks_for_nothing(page):
 
 def test_names_from_data_stay_text(tmp_path):
     graphs = [or_game(HOSTILE, seed) for seed in range(2)]
-    run = {"stage": HOSTILE[0], "epoch": HOSTILE[1], "step": {"a": 1}}
-    path = save(tmp_path / "audit.json", graphs, [HOSTILE[0]] * 2, run=run, versions={HOSTILE[0]: HOSTILE},
+    run = encode(Run(stage=HOSTILE[0], checkpoint=HOSTILE[1], sample_keys=tuple(HOSTILE)))
+    path = save(tmp_path / "audit.json", graphs, [HOSTILE[0]] * 2, run=run, versions={HOSTILE[0]: HOSTILE[1]},
                 curves={HOSTILE[0]: CURVES["ours"]})  # fmt: skip
-    page = render_page(path, [Rule(metric="share_removable", class_name=HOSTILE[0], max=0)])
+    page = judged(path, [Rule(metric=f"{C}share_removable", class_name=HOSTILE[0], max=0)])
     outline = Outline(page)
     assert {tag for tag, _ in outline.found} <= {
         "html", "head", "meta", "title", "style", "body", "a", "header", "div", "p", "h1", "nav", "ul", "li", "main",
@@ -200,13 +193,10 @@ def test_names_from_data_stay_text(tmp_path):
 def test_names_find_their_places(tmp_path):
     """Arrays are stored by position and rankings by rank: the weights must come back under their own names."""
     graphs = [or_game(["b", "d", "a", "c"], seed) for seed in range(4)]
-    path = save(tmp_path / "audit.json", graphs, ["x"] * 4)
-    fields = json.loads(path.read_text())
-    arrays = {name: np.stack([getattr(g, name) for g in graphs]).astype(np.float32) for name in ("weights", "shapley")}
-    found = sample_graphs(fields, arrays)
-    assert [g.names for g in found] == [("b", "d", "a", "c")] * 4
-    np.testing.assert_allclose(class_graphs(fields, found)["x"].weights, np.mean([g.weights for g in graphs], axis=0),
-                               atol=1e-6)  # fmt: skip
+    found = AuditRecord.load(save(tmp_path / "audit.json", graphs, ["x"] * 4))
+    assert [g.names for g in found.sample_graphs] == [("b", "d", "a", "c")] * 4
+    mean = np.mean([g.weights for g in graphs], axis=0)
+    np.testing.assert_allclose(found.class_graphs["x"].weights, mean, atol=1e-6)
 
 
 def test_texts_of_different_length(tmp_path):
@@ -227,7 +217,7 @@ def test_images_are_drawn_by_the_names_of_their_pixels(tmp_path):
 
 def test_graphs_are_drawn_on_the_pictures_that_the_record_holds(tmp_path, monkeypatch):
     names = [f"r{k // 6}c{k % 6}" for k in range(36)]
-    path = save(tmp_path / "audit.json", [or_game(names, seed, 36) for seed in range(2)], ["0", "0"])
+    found, arrays = content_of([or_game(names, seed, 36) for seed in range(2)], ["0", "0"])
     image, drawn = np.arange(36, dtype=np.uint8).reshape(6, 6), []
     draw = drawings.draw_image_graphs
 
@@ -237,7 +227,7 @@ def test_graphs_are_drawn_on_the_pictures_that_the_record_holds(tmp_path, monkey
 
     monkeypatch.setattr(drawings, "draw_image_graphs", spy)
     pictures = {"image_1": image, "segments_1": np.arange(36).reshape(6, 6)}
-    page = render_page(save_again(path, load_audit(path), load_arrays(path) | pictures))
+    page = render_page(write(tmp_path / "audit.json", found, npz(**arrays, **pictures)))
     # The class by its only picture, and the sample that has it; the other sample has none.
     assert len(drawn) == 2
     assert all((seen == image).all() for seen, _ in drawn)
@@ -246,24 +236,22 @@ def test_graphs_are_drawn_on_the_pictures_that_the_record_holds(tmp_path, monkey
 
 
 def test_texts_are_shown_as_sentences(tmp_path):
-    path = save(tmp_path / "audit.json", [or_game(["not", "bad", "at", "all"], 0)], ["good"], classes={})
-    fields = load_audit(path)
-    fields["samples"][0]["words"] = ["not", "bad", "at", "<all>"]
-    page = render_page(save_again(path, fields, load_arrays(path)))
+    found, arrays = content_of([or_game(["not", "bad", "at", "all"], 0)], ["good"], classes={})
+    found["samples"][0]["words"] = ["not", "bad", "at", "<all>"]
+    page = render_page(write(tmp_path / "audit.json", found, npz(**arrays)))
     assert "Explanation of the text “not bad at &lt;all&gt;”." in page
 
 
 def test_numbers_by_class(audit, tmp_path):
-    fields = load_audit(audit)
-    number = {"value": 0.75, "standard_error": 0.125}
-    fields["class_metrics"] = {"cat": {"n_samples": 3, "metrics": {f"{P}accuracy_with_representatives": number}}}
-    said = words(render_page(save_again(tmp_path / "audit.json", fields, load_arrays(audit))))
+    metrics = {f"{P}accuracy_with_representatives": Estimate(0.75, 0.125)}
+    record = replace(AuditRecord.load(audit), class_metrics={"cat": ClassMetrics(3, metrics)})
+    said = words(render_page(record))
     assert "cat 3 – 0.75 ± 0.12" in said
 
 
 def test_hand_made_records_without_curves_or_classes(tmp_path):
     graphs = [or_game(["a", "b", "c", "d"], 0)]
-    path = save(tmp_path / "audit.json", graphs, ["x"], classes={}, curves={}, cost={}, versions={})
+    path = save(tmp_path / "audit.json", graphs, ["x"], classes={}, curves={}, versions={})
     said = words(render_page(path))
     for sentence in ("The record holds no curves.", "There is no mean graph to draw", "Nothing was recorded."):
         assert sentence in said
@@ -274,29 +262,27 @@ def test_hand_made_records_without_curves_or_classes(tmp_path):
 )
 def test_damaged_records_are_refused(tmp_path, damage):
     graphs = [or_game(["a", "b", "c", "d"], seed) for seed in range(2)]
-    path = save(tmp_path / "audit.json", graphs, ["x", "x"])
-    fields, beside, arrays = load_audit(path), path.with_suffix(".npz"), load_arrays(path)
+    found, arrays = content_of(graphs, ["x", "x"])
+    if damage == "score":
+        found["samples"][0]["ranking"][1]["score"] = "high"
+    elif damage == "curves":
+        found["curves"]["ours"] = CURVES["ours"] | {"accuracy": [1.0]}
+    elif damage == "nested":
+        found["curves"] = {"ours": 3}
+    elif damage == "words":
+        found["samples"][1]["words"] = ["one"]
+    elif damage == "picture":
+        arrays |= {"image_0": np.zeros((3, 3)), "segments_0": np.full((3, 3), 9)}
+    elif damage in ("shape", "nan"):
+        arrays["weights"] = np.zeros((2, 3, 3)) if damage == "shape" else np.full((2, 4, 4), np.nan)
+    path = write(tmp_path / "audit.json", found, npz(**arrays))
+    beside = tmp_path / "record.npz"
     if damage == "json":
         path.write_text(path.read_text()[:-9])
     elif damage == "npz":
         beside.write_bytes(beside.read_bytes()[:100])
     elif damage == "no npz":
         beside.unlink()
-    elif damage == "score":
-        fields["samples"][0]["ranking"][1]["score"] = "high"
-    elif damage == "curves":
-        fields["curves"]["ours"]["accuracy"] = [1.0]
-    elif damage == "nested":
-        fields["curves"] = {"ours": 3}
-    elif damage == "words":
-        fields["samples"][1]["words"] = ["one"]
-    elif damage == "picture":
-        arrays |= {"image_0": np.zeros((3, 3)), "segments_0": np.full((3, 3), 9)}
-    else:
-        weights = np.zeros((2, 3, 3)) if damage == "shape" else np.full((2, 4, 4), np.nan)
-        save_audit(path, fields, {"weights": weights, "standard_error": np.zeros_like(weights)})
-    if damage in ("score", "curves", "nested", "words", "picture"):
-        save_again(path, fields, arrays)
     output = tmp_path / "report.html"
     output.write_text("The page of an earlier run: passed")
     assert refused(*call("report", path, "-o", output))
@@ -305,18 +291,19 @@ def test_damaged_records_are_refused(tmp_path, damage):
 
 
 def test_records_of_other_models_are_compared_only_if_made_alike(audit, tmp_path):
-    other, arrays = load_audit(audit), load_arrays(audit)
-    other["configuration"]["removal"] = "background"
-    save_again(tmp_path / "other.json", other, arrays)
+    record = AuditRecord.load(audit)
+    other = replace(record, configuration=replace(record.configuration, removal="background"))
     with pytest.raises(GateError, match="different removal"):
-        render_page(audit, against=tmp_path / "other.json")
-    other["configuration"]["removal"] = "baseline 0"
-    other["metrics"] = {"bivshap/posthoc_accuracy/ours": {"value": 0.75, "standard_error": 0.1}}
-    for sample in other["samples"]:
-        sample["groups"] = []
-    arrays["weights"] = np.roll(arrays["weights"], 1, axis=1) * (1 - np.eye(4))
-    save_again(tmp_path / "other.json", other, arrays)
-    said = words(render_page(audit, against=tmp_path / "other.json"))
+        render_page(audit, previous=other)
+    weights = record.arrays["weights"].copy()
+    weights[:, 0, 1] = weights[:, 1, 0] = 0.5
+    names = record.samples[0].players
+    graphs = [
+        ExplanationGraph(w, names=names, shapley=s) for w, s in zip(weights, record.arrays["shapley"], strict=True)
+    ]
+    labels = [sample.label for sample in record.samples]
+    metrics = {"bivshap/post_hoc_accuracy/ours": {"value": 0.75, "standard_error": 0.1}}
+    said = words(render_page(audit, previous=save(tmp_path / "other.json", graphs, labels, metrics=metrics)))
     assert "new: age = age (copy) (6 of 6 samples)" in said
     assert "0.75 +0.05" in said
     drift = re.search(r"Drift of each class graph.*? cat ([\d.]+) ([\d.]+) ([\d.]+) dog", said)
@@ -324,9 +311,43 @@ def test_records_of_other_models_are_compared_only_if_made_alike(audit, tmp_path
     assert float(drift[1]) > 0.1
 
 
+def test_each_file_is_read_once_and_each_rule_judged_once(audit, tmp_path, monkeypatch):
+    """`bivshap report --rules --against` and `bivshap gate --against`: one parse, one hash, one judgement of each."""
+    old = tmp_path / "old.json"
+    old.write_bytes(audit.read_bytes())
+    old.with_suffix(".npz").write_bytes(audit.with_suffix(".npz").read_bytes())
+    rules = tmp_path / "gate.toml"
+    rules.write_text(f'[[rule]]\nmetric = "{C}share_removable"\nmax = 1\n[[rule]]\nmetric = "drift/weights"\nmax = 1\n')
+    parsed, hashed, judged_rules = [], [], []
+    loads, sha256, judge_rule = json.loads, hashlib.sha256, judging._judge_rule
+    files = {path: path.read_bytes() for path in (audit, audit.with_suffix(".npz"))}
+
+    def count_parse(text, **kwargs):
+        parsed.append(text == files[audit])
+        return loads(text, **kwargs)
+
+    def count_hash(data=b"", **kwargs):
+        hashed.append(data == files[audit.with_suffix(".npz")])
+        return sha256(data, **kwargs)
+
+    def count_rule(*args):
+        judged_rules.append(args[0].name)
+        return judge_rule(*args)
+
+    monkeypatch.setattr(json, "loads", count_parse)
+    monkeypatch.setattr(hashlib, "sha256", count_hash)
+    monkeypatch.setattr(judging, "_judge_rule", count_rule)
+    for command in (["report", audit, "-o", tmp_path / "r.html"], ["gate", audit]):
+        for counts in (parsed, hashed, judged_rules):
+            counts.clear()
+        assert call(*command, "--rules", rules, "--against", old)[0] == 0
+        assert (sum(parsed), sum(hashed)) == (2, 2)  # two records of the same bytes
+        assert len(judged_rules) == len(set(judged_rules)) == 2
+
+
 def test_the_command_writes_the_page_whatever_the_verdict(audit, tmp_path):
     rules = tmp_path / "gate.toml"
-    rules.write_text('[[rule]]\nmetric = "share_removable"\nmax = 0.1\n')
+    rules.write_text(f'[[rule]]\nmetric = "{C}share_removable"\nmax = 0.1\n')
     code, output = call("report", audit, "-o", tmp_path / "r.html", "--rules", rules, "--against", audit)
     assert code == 0
     assert output.startswith(f"bivshap: page {tmp_path / 'r.html'}; gate FAILED: 0 passed, 1 failed")

@@ -1,1 +1,1 @@
-"""Figures of graphs, groups, rankings and curves, drawn with matplotlib but without pyplot."""
+"""Figures of importance, graphs, groups, rankings and curves, as matplotlib figures without pyplot."""

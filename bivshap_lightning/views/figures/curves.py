@@ -1,4 +1,4 @@
-"""Curves of our explanations beside those of other methods: `draw_curves`."""
+"""`draw_curves`: one line per explainer over a common x axis, such as accuracy over the share of features removed."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from bivshap_lightning.views.figures.canvas import (
     LINE,
     MARGIN,
-    MAX_WIDTH,
     SOFT_INK,
+    WIDTH,
+    Canvas,
     Dash,
-    Page,
     line_height,
     tint,
 )
@@ -29,8 +29,8 @@ Curve = tuple[ArrayLike, ArrayLike, ArrayLike | None]
 OURS = "#D55E00"
 OTHERS = ("#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5C4033", "#7F7F7F")
 _DASHES: tuple[Dash, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (7, 2, 1.5, 2)))
-_HEIGHT = 570
-_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 270, 112, 92
+_HEIGHT = 500
+_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 232, 112, 96
 
 
 def draw_curves(
@@ -55,7 +55,7 @@ def draw_curves(
         ours: The method to emphasise; by default the first one.
 
     Returns:
-        A figure 1,050 pixels wide that belongs to no pyplot state.
+        A figure 700 pixels wide that belongs to no pyplot state.
 
     Example:
         >>> removed = [0.0, 0.5, 1.0]
@@ -65,7 +65,7 @@ def draw_curves(
         ...     xlabel="features removed",
         ...     ylabel="accuracy",
         ... )
-        >>> [line.get_gid() for line in figure.axes[1].lines]
+        >>> [line.get_gid() for line in figure.axes[0].lines]
         ['curve:Shapley', 'curve:BivShap']
     """
     arrays = {method: _checked(method, curve) for method, curve in curves.items()}
@@ -74,20 +74,20 @@ def draw_curves(
     ours = next(iter(arrays)) if ours is None else ours
     if ours not in arrays:
         raise ValueError(f"`ours` must be one of {list(arrays)}, got {ours!r}. Name a method of `curves`.")
-    page = Page(MAX_WIDTH, _HEIGHT)
-    page.header(title, [subtitle or ""])
-    axes = _axes(page, list(arrays.values()), xlabel, ylabel)
+    canvas = Canvas(WIDTH, _HEIGHT)
+    canvas.header(title, [subtitle or ""])
+    axes = _axes(canvas, list(arrays.values()), xlabel, ylabel)
     others = [method for method in arrays if method != ours]
     looks: dict[str, Look] = {ours: (OURS, "solid", 3.6)}
     for method, colour, dash in zip(others, cycle(OTHERS), cycle(_DASHES), strict=False):
         looks[method] = colour, dash, 1.8
     for method in (*others, ours):
         _draw_curve(axes, method, arrays[method], looks[method])
-    _write_names(page, arrays, looks)
+    _write_names(canvas, arrays, looks)
     has_band = any(error is not None for _, _, error in arrays.values())
     sentences = [caption or "", "Bands: one standard error." if has_band else ""]
-    page.write(MARGIN, _HEIGHT - 20, " ".join(sentences).strip(), size=9, colour=SOFT_INK, gid="caption")
-    return page.finish()
+    canvas.paragraph(MARGIN, _HEIGHT - 44, " ".join(sentences).strip(), WIDTH - 2 * MARGIN, size=11, gid="caption")
+    return canvas.finish()
 
 
 def _draw_curve(axes: Axes, method: str, curve: Arrays, look: Look) -> None:
@@ -98,29 +98,29 @@ def _draw_curve(axes: Axes, method: str, curve: Arrays, look: Look) -> None:
         axes.fill_between(x, y - error, y + error, color=colour, linewidth=0, alpha=0.15, zorder=2)
 
 
-def _axes(page: Page, curves: Sequence[Arrays], xlabel: str, ylabel: str) -> Axes:
-    """Axes with a quiet grid; all their text is written on the page."""
-    width, height = page.width - _LEFT - _RIGHT, page.height - _TOP - _BOTTOM
-    axes = page.figure.add_axes(
-        (_LEFT / page.width, _BOTTOM / page.height, width / page.width, height / page.height), facecolor="none"
+def _axes(canvas: Canvas, curves: Sequence[Arrays], xlabel: str, ylabel: str) -> Axes:
+    """Axes with a light grid; their text is written on the canvas."""
+    width, height = canvas.width - _LEFT - _RIGHT, canvas.height - _TOP - _BOTTOM
+    axes = canvas.figure.add_axes(
+        (_LEFT / canvas.width, _BOTTOM / canvas.height, width / canvas.width, height / canvas.height), facecolor="none"
     )
     axes.set_xlim(*_limits([x for x, _, _ in curves]))
     axes.set_ylim(*_limits([y + sign * (0 if e is None else e) for _, y, e in curves for sign in (-1, 1)]))
     axes.set_axis_off()
     for x, text in _ticks(*axes.get_xlim()):
-        place, _ = _pixel(page, axes, x, 0)
-        page.write(place, page.height - _BOTTOM + 16, text, size=10, colour=SOFT_INK, align="center")
+        place, _ = _pixel(canvas, axes, x, 0)
+        canvas.write(place, canvas.height - _BOTTOM + 16, text, size=11, colour=SOFT_INK, align="center")
     for y, text in _ticks(*axes.get_ylim()):
-        _, place = _pixel(page, axes, 0, y)
-        page.write(_LEFT - 10, place, text, size=10, colour=SOFT_INK, align="right")
-        page.line((_LEFT, place), (_LEFT + width, place), colour=tint(LINE, 0.45))
-    page.write(_LEFT, _TOP - 14, ylabel, size=11, bold=True, gid="ylabel")
-    page.write(_LEFT + width, page.height - _BOTTOM + 38, xlabel, size=11, bold=True, align="right", gid="xlabel")
+        _, place = _pixel(canvas, axes, 0, y)
+        canvas.write(_LEFT - 10, place, text, size=11, colour=SOFT_INK, align="right")
+        canvas.lines([[(_LEFT, place), (_LEFT + width, place)]], colour=tint(LINE, 0.45), order=-1)
+    canvas.write(_LEFT, _TOP - 14, ylabel, size=12, bold=True, gid="ylabel")
+    canvas.write(_LEFT + width, canvas.height - _BOTTOM + 38, xlabel, size=12, bold=True, align="right", gid="xlabel")
     return axes
 
 
 def _limits(values: Sequence[Values]) -> tuple[float, float]:
-    """A little more than the values reach."""
+    """Limits a little beyond the values."""
     low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
     margin = 0.03 * (high - low) or 0.5
     return low - margin, high + margin
@@ -131,25 +131,25 @@ def _ticks(low: float, high: float) -> list[tuple[float, str]]:
     return [(tick, f"{0.0 if abs(tick) < 1e-12 else tick:.4g}".replace("-", "−")) for tick in ticks]
 
 
-def _pixel(page: Page, axes: Axes, x: float, y: float) -> tuple[float, float]:
-    """Where a point of the axes is on the page."""
+def _pixel(canvas: Canvas, axes: Axes, x: float, y: float) -> tuple[float, float]:
+    """Where a point of the axes is on the canvas."""
     right, up = axes.transData.transform((x, y))
-    return float(right), float(page.height - up)
+    return float(right), float(canvas.height - up)
 
 
-def _write_names(page: Page, arrays: Mapping[str, Arrays], looks: Mapping[str, Look]) -> None:
-    """A legend right of the axes, the curve that runs highest first.
+def _write_names(canvas: Canvas, arrays: Mapping[str, Arrays], looks: Mapping[str, Look]) -> None:
+    """A legend right of the axes, the highest curve first.
 
-    Curves of this kind often end in one point, where names would say nothing.
+    Not at the ends of the curves, because they often meet there.
     """
-    left, y = page.width - _RIGHT + 16, _TOP + 12.0
+    left, y = canvas.width - _RIGHT + 12, _TOP + 12.0
     for method in sorted(arrays, key=lambda method: -float(arrays[method][1].mean())):
         colour, dash, width = looks[method]
         is_ours = width > 2
-        page.line((left, y), (left + 34, y), colour=colour, width=width, dash=dash)
-        name = page.fit(method, _RIGHT - 58 - MARGIN, size=11.5, bold=is_ours)
-        page.write(left + 42, y, name, size=11.5, bold=is_ours, gid=f"name:{method}")
-        y += 1.25 * line_height(11.5)
+        canvas.lines([[(left, y), (left + 34, y)]], colour=colour, width=width, dash=dash)
+        name = canvas.fit(method, _RIGHT - 50 - MARGIN / 2, size=12, bold=is_ours)
+        canvas.write(left + 42, y, name, size=12, bold=is_ours, gid=f"name:{method}")
+        y += 1.25 * line_height(12)
 
 
 def _checked(method: str, curve: Curve) -> Arrays:

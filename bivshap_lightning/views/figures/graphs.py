@@ -1,4 +1,4 @@
-"""G beside the quotient of H, for players with names: `draw_graphs` and, for text, `draw_words`."""
+"""`draw_graphs` and, for text, `draw_words`: the explanation graph G above the quotient of H."""
 
 from collections.abc import Sequence
 
@@ -7,18 +7,10 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
-from bivshap_lightning.views.figures.canvas import (
-    MARGIN,
-    MAX_WIDTH,
-    SOFT_INK,
-    Area,
-    Page,
-    ink_on,
-    line_height,
-    ramp,
-)
+from bivshap_lightning.views.figures.canvas import MARGIN, WIDTH, Area, Canvas, line_height
+from bivshap_lightning.views.figures.input_strip import WordStrip
 from bivshap_lightning.views.figures.layout import Layout
-from bivshap_lightning.views.figures.names import labels_of
+from bivshap_lightning.views.figures.names import checked_words, labels_of
 from bivshap_lightning.views.figures.node_link import (
     caption_of_g,
     draw_circle,
@@ -27,12 +19,12 @@ from bivshap_lightning.views.figures.node_link import (
     strongest_edges,
     top_players,
 )
-from bivshap_lightning.views.figures.quotient_drawing import ARROW_IN_H, caption_of_h, draw_quotient
+from bivshap_lightning.views.figures.quotient_drawing import ARROW_IN_H, caption_of_h, draw_quotient, height_of_quotient
 
-_G_WIDTH = 520
-_GAP = 30
-_DRAWING_HEIGHT = 420
-_STRIP_LINES = 4
+_HEADER = 74
+_CAPTION = 32
+_G_HEIGHT = 340
+_SENTENCE_SIZE = 11
 
 
 def draw_graphs(
@@ -46,46 +38,34 @@ def draw_graphs(
     max_nodes: int = 20,
     max_edges: int = 40,
 ) -> Figure:
-    """G on a circle beside the quotient of H in layers, with a sentence on what an arrow means in each.
+    """G on an ellipse above the quotient of H in layers, with a sentence on what an arrow means in each.
 
-    Discs grow with the ranking; arrows of G with the weight, reddish where j adds to the explained value,
-    bluish where it takes away. Above 24 players G shows the `max_nodes` most important ones. H is never cut by
-    importance: what does not fit is drawn as one box.
+    Discs grow with the ranking; arrows of G with the weight, reddish where j raises the explained value, bluish where
+    it lowers it. Above 24 players G shows the `max_nodes` most important ones. H is never cut by importance: what does
+    not fit is drawn as one box.
 
     Args:
         graph: G.
         h: The redundancy graph of the same players.
-        title: The first line of the picture.
+        title: The first line of the figure.
         subtitle: Words for the line below, before the numbers about H.
         scores: (F,) ranking, high = important; by default `graph.ranking()`.
-        layout: Pass the same one each epoch and players keep their places and groups their colours.
+        layout: Pass the same one each epoch and players keep their positions and groups their colours.
         max_nodes: Players in the drawing of G if there are more than 24.
         max_edges: Arrows in the drawing of G.
 
     Returns:
-        A figure 1,050 pixels wide that belongs to no pyplot state.
+        A figure 700 pixels wide that belongs to no pyplot state.
 
     Example:
         >>> graph = ExplanationGraph([[0, 0, 1 / 4], [0, 0, 1 / 4], [1 / 6, 1 / 6, 0]], names=["a", "b", "c"])
         >>> figure = draw_graphs(graph, graph.redundancy(), title="OR(a, b) + c / 2")
-        >>> figure.get_size_inches() * figure.dpi
-        array([1050.,  610.])
+        >>> float(figure.get_figwidth() * figure.dpi)
+        700.0
     """
     check_same_players(graph, h)
-    top = 76
-    page = Page(MAX_WIDTH, top + 34 + _DRAWING_HEIGHT + 80)
-    page.header(title, facts(graph, h, subtitle))
-    _draw_side_by_side(
-        page,
-        top,
-        graph,
-        h,
-        scores=scores,
-        layout=layout or Layout(),
-        labels=labels_of(graph.names),
-        limits=(max_nodes, max_edges),
-    )
-    return page.finish()
+    labels = labels_of(graph.names)
+    return _draw(graph, h, title, subtitle, scores, layout or Layout(), labels, None, (max_nodes, max_edges))
 
 
 def draw_words(
@@ -102,10 +82,12 @@ def draw_words(
 ) -> Figure:
     """A text with its words shaded by importance, above the drawing of `draw_graphs` in reading order.
 
+    Words are shaded by their Shapley values, or by the scores where there are none.
+
     Args:
         graph: G, one player per word.
         h: The redundancy graph of the same players.
-        title: The first line of the picture.
+        title: The first line of the figure.
         subtitle: Words for the line below, before the numbers about H.
         words: What to write for each player, where names had to be made distinct; by default the names.
         scores: (F,) ranking, high = important; by default `graph.ranking()`.
@@ -116,34 +98,15 @@ def draw_words(
     Example:
         >>> graph = ExplanationGraph([[0, 0.3], [0.2, 0]], names=["not", "bad"])
         >>> figure = draw_words(graph, graph.redundancy(), title="Sample 0")
-        >>> [text.get_text() for text in figure.axes[0].texts if text.get_gid() == "word:1"]
+        >>> [text.get_text() for text in figure.findobj() if text.get_gid() == "word:1"]
         ['bad']
     """
     check_same_players(graph, h)
-    labels = graph.names if words is None else tuple(words)
-    if len(labels) != graph.n_players:
-        raise ValueError(
-            f"`words` must hold {graph.n_players} words, one per player, got {len(labels)}. "
-            "Leave it out to use the names."
-        )
+    texts = graph.names if words is None else checked_words(words, graph.n_players)
     ranking = scores_of(graph, scores)
-    # Measured on a page of its own, because the height of the strip decides that of the page.
-    strip_height = 8 + line_height(13) * len(_strip(Page(MAX_WIDTH, 100), labels))
-    top = 76 + strip_height
-    page = Page(MAX_WIDTH, round(top + 34 + _DRAWING_HEIGHT + 80))
-    page.header(title, facts(graph, h, subtitle))
-    _draw_strip(page, 80, labels, ranking)
-    _draw_side_by_side(
-        page,
-        top,
-        graph,
-        h,
-        scores=scores,
-        layout=layout or Layout("index"),
-        labels=labels_of(labels),
-        limits=(max_nodes, max_edges),
-    )
-    return page.finish()
+    strip = WordStrip(texts, ranking - ranking.min() if graph.shapley is None else graph.shapley)
+    limits = (max_nodes, max_edges)
+    return _draw(graph, h, title, subtitle, scores, layout or Layout("index"), labels_of(texts), strip, limits)
 
 
 def facts(graph: ExplanationGraph, h: RedundancyGraph, subtitle: str | None) -> list[str]:
@@ -154,10 +117,10 @@ def facts(graph: ExplanationGraph, h: RedundancyGraph, subtitle: str | None) -> 
         subtitle or "",
         f"{graph.n_players} features",
         f"γ = {h.gamma:.3g}",
-        f"H has {n_edges:,} of {n_pairs:,} arrows",
+        f"H: {n_edges:,} of {n_pairs:,} arrows",
     ]
     if n_open:
-        listed.append(f"{n_open:,} undecided within the noise")
+        listed.append(f"{n_open:,} undecided")
     return listed
 
 
@@ -180,7 +143,7 @@ def order_of(graph: ExplanationGraph, scores: ArrayLike | None) -> list[int]:
 
 
 def check_same_players(graph: ExplanationGraph, h: RedundancyGraph) -> None:
-    """Refuse graphs of different players."""
+    """Raise if the graphs are not of the same players."""
     if graph.names != h.names:
         raise ValueError(
             f"`h` must have the {graph.n_players} players of `graph`, got {h.n_players} players or other names. "
@@ -188,77 +151,40 @@ def check_same_players(graph: ExplanationGraph, h: RedundancyGraph) -> None:
         )
 
 
-def _draw_side_by_side(
-    page: Page,
-    top: float,
+def _draw(
     graph: ExplanationGraph,
     h: RedundancyGraph,
-    *,
+    title: str,
+    subtitle: str | None,
     scores: ArrayLike | None,
     layout: Layout,
     labels: Sequence[str],
+    strip: WordStrip | None,
     limits: tuple[int, int],
-) -> None:
-    max_nodes, max_edges = limits
+) -> Figure:
     ranking = scores_of(graph, scores)
-    players = top_players(ranking, order_of(graph, scores), max_nodes)
-    edges = strongest_edges(graph, players, max_edges)
-    left = Area(MARGIN, top + 34, _G_WIDTH - MARGIN, _DRAWING_HEIGHT)
-    right_start = _G_WIDTH + _GAP
-    right = Area(right_start, top + 34, page.width - MARGIN - right_start, _DRAWING_HEIGHT)
-    caption_of_g(page, Area(left.left, top + 16, 0, 0), players, edges, graph.n_players)
-    caption_of_h(page, Area(right.left, top + 16, 0, 0), h)
-    draw_circle(page, left, graph, h, players=players, edges=edges, scores=ranking, labels=labels, layout=layout)
-    draw_scale(page, left.right - 180, top + 16, edges)
-    draw_quotient(page, right, h, labels=labels, layout=layout)
+    players = top_players(ranking, order_of(graph, scores), limits[0])
+    edges = strongest_edges(graph, players, limits[1])
     sentence = f"{sentence_of_g(edges)} Larger discs rank higher."
-    page.paragraph(left.left, left.bottom + 14, sentence, left.width, gid="arrows:G")
-    page.paragraph(right.left, right.bottom + 14, ARROW_IN_H, right.width, gid="arrows:H")
+    width = WIDTH - 2 * MARGIN
+    top = _HEADER + (0 if strip is None else strip.height)
+    g = Area(MARGIN, top + _CAPTION, width, _G_HEIGHT)
+    top_of_h = g.bottom + 18 + _lines(sentence, width) * line_height(_SENTENCE_SIZE)
+    below = Area(MARGIN, top_of_h + _CAPTION, width, height_of_quotient(h))
+    canvas = Canvas(WIDTH, round(below.bottom + 28 + _lines(ARROW_IN_H, width) * line_height(_SENTENCE_SIZE)))
+    canvas.header(title, facts(graph, h, subtitle))
+    if strip is not None:
+        strip.draw(canvas, _HEADER)
+    caption_of_g(canvas, Area(g.left, top + 14, width, 0), players, edges, graph.n_players)
+    draw_circle(canvas, g, graph, h, players=players, edges=edges, scores=ranking, labels=labels, layout=layout)
+    draw_scale(canvas, g.right - 190, top + 14, edges)
+    canvas.paragraph(g.left, g.bottom + 6, sentence, width, size=_SENTENCE_SIZE, gid="arrows:G")
+    caption_of_h(canvas, Area(below.left, top_of_h + 14, width, 0), h)
+    draw_quotient(canvas, below, h, labels=labels, layout=layout)
+    canvas.paragraph(below.left, below.bottom + 8, ARROW_IN_H, width, size=_SENTENCE_SIZE, gid="arrows:H")
+    return canvas.finish()
 
 
-def _strip(page: Page, words: Sequence[str]) -> list[list[int]]:
-    """Positions of the words line by line, as far as the lines reach."""
-    lines: list[list[int]] = [[]]
-    used = 0.0
-    for position, word in enumerate(words):
-        width = page.width_of(_short(word), size=13) + 16
-        if lines[-1] and used + width > page.width - 2 * MARGIN - 90:
-            if len(lines) == _STRIP_LINES:
-                break
-            lines.append([])
-            used = 0.0
-        lines[-1].append(position)
-        used += width
-    return lines
-
-
-def _draw_strip(page: Page, top: float, words: Sequence[str], ranking: NDArray[np.float64]) -> None:
-    """The text, each word on a ground as dark as it is important."""
-    colours = ramp("Purples", 0.0, 0.8)
-    low, high = float(ranking.min()), float(ranking.max())
-    height = line_height(13)
-    lines = _strip(page, words)
-    x, y = float(MARGIN), top
-    for number, line in enumerate(lines):
-        x, y = float(MARGIN), top + number * height
-        for position in line:
-            share = (ranking[position] - low) / (high - low) if high > low else 0.0
-            ground = tuple(colours[round(share * (len(colours) - 1))][:3])
-            width = page.width_of(_short(words[position]), size=13)
-            page.rectangle(Area(x, y, width + 10, height - 3), fill=ground)
-            page.write(
-                x + 5,
-                y + height / 2 - 1,
-                _short(words[position]),
-                size=13,
-                colour=ink_on(ground),
-                gid=f"word:{position}",
-            )
-            x += width + 16
-    n_left = len(words) - sum(map(len, lines))
-    if n_left:
-        page.write(x, y + height / 2 - 1, f"+{n_left} words", size=10, colour=SOFT_INK)
-
-
-def _short(word: str) -> str:
-    return word if len(word) <= 30 else f"{word[:29]}…"
+def _lines(text: str, width: float) -> int:
+    """Lines that a paragraph takes."""
+    return len(Canvas(WIDTH, 100).wrap(text.split(), width, len(text), size=_SENTENCE_SIZE))

@@ -1,4 +1,4 @@
-"""`Layout`: where players sit and which colour a group has, the same in the pictures of successive epochs."""
+"""`Layout`: positions of players and colours of groups that stay the same from epoch to epoch."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from bivshap_lightning.graph import RedundancyGraph
 
-SeatOrder = Literal["group", "index"]
+PlayerOrder = Literal["group", "index"]
 
 COLOURS = (
     "#0072B2",
@@ -20,121 +20,125 @@ COLOURS = (
     "#7F7F7F",
     "#5C4033",
 )
-"""Of the groups A, B, C ...; the first seven are Okabe and Ito's, safe for the colour-blind. Letters back them up."""
+"""Of the groups A, B, C ...; the first seven are Okabe and Ito's colour-blind safe palette."""
 
 FURTHER_COLOUR = "#B0BEC5"
 """Of the groups after the tenth."""
 
 
 class Layout:
-    """Seats of players and colours of groups, remembered from picture to picture.
+    """Order of players and colours of groups, kept from figure to figure.
 
-    Keep one layout per tag and pass it again each epoch. A player keeps its seat as long as it is drawn; one
-    that comes in takes the seat of one that left. A group keeps its letter and colour as long as it shares
+    Keep one layout per tag and pass it again each epoch. A player keeps its position as long as it is drawn; a new
+    one takes the position of one that is no longer drawn. A group keeps its letter and colour as long as it shares
     members with the group that had them last.
 
     Args:
-        order: How the first picture is seated: "group" puts mutually redundant players side by side, "index"
+        order: Of the players in the first figure: "group" puts mutually redundant players side by side, "index"
             keeps the order of the players, such as the reading order of words.
 
     Example:
         >>> layout = Layout()
         >>> h = RedundancyGraph([[False, False, True], [False] * 3, [True, False, False]], 0)
-        >>> layout.seats(h, [0, 1, 2])
+        >>> layout.arrange(h, [0, 1, 2])
         (0, 2, 1)
         >>> empty = RedundancyGraph([[False] * 3] * 3, 0)
-        >>> layout.seats(empty, [0, 1, 2])
+        >>> layout.arrange(empty, [0, 1, 2])
         (0, 2, 1)
     """
 
-    def __init__(self, order: SeatOrder = "group") -> None:
-        if order not in get_args(SeatOrder):
-            raise ValueError(f"`order` must be one of {get_args(SeatOrder)}, got {order!r}. Leave it out for 'group'.")
-        self._order: SeatOrder = order
-        self._seats: list[int] = []
+    def __init__(self, order: PlayerOrder = "group") -> None:
+        if order not in get_args(PlayerOrder):
+            raise ValueError(
+                f"`order` must be one of {get_args(PlayerOrder)}, got {order!r}. Leave it out for 'group'."
+            )
+        self._order: PlayerOrder = order
+        self._players: list[int] = []
         self._members_of: dict[int, frozenset[int]] = {}
 
-    def seats(self, h: RedundancyGraph, players: Sequence[int]) -> tuple[int, ...]:
-        """The players to draw, in the order of their seats.
+    def arrange(self, h: RedundancyGraph, players: Sequence[int]) -> tuple[int, ...]:
+        """The players to draw, in the order of their positions.
 
         Args:
-            h: Decides who sits next to whom when no one is seated yet.
+            h: Decides the order of the players that have no position yet.
             players: Indices of the players to draw.
 
         Example:
             >>> layout, h = Layout("index"), RedundancyGraph([[False] * 4] * 4, 0)
-            >>> layout.seats(h, [2, 0, 1]), layout.seats(h, [1, 2, 3])
+            >>> layout.arrange(h, [2, 0, 1]), layout.arrange(h, [1, 2, 3])
             ((0, 1, 2), (3, 1, 2))
         """
-        staying = set(players) & set(self._seats)
+        staying = set(players) & set(self._players)
         coming = [player for player in self._first_order(h) if player in set(players) - staying]
-        seats = []
-        for player in self._seats:
+        arranged = []
+        for player in self._players:
             if player in staying:
-                seats.append(player)
+                arranged.append(player)
             elif coming:
-                seats.append(coming.pop(0))
-        self._seats = seats + coming
-        return tuple(self._seats)
+                arranged.append(coming.pop(0))
+        self._players = arranged + coming
+        return tuple(self._players)
 
-    def slots(self, h: RedundancyGraph) -> tuple[int, ...]:
-        """A number for each of `h.groups`, which stands for its letter and colour.
+    def group_numbers(self, h: RedundancyGraph) -> tuple[int, ...]:
+        """A number for each of `h.groups`, which determines its letter and colour.
 
         Example:
             >>> pair = RedundancyGraph([[False, True, False], [True, False, False], [False] * 3], 0)
             >>> all_three = RedundancyGraph([[i != j for i in range(3)] for j in range(3)], 0)
             >>> layout = Layout()
-            >>> layout.slots(pair), layout.slots(all_three)
+            >>> layout.group_numbers(pair), layout.group_numbers(all_three)
             ((0,), (0,))
         """
         groups = [frozenset(group) for group in h.groups]
         shared = [
-            (-len(group & before), slot, position)
+            (-len(group & before), number, position)
             for position, group in enumerate(groups)
-            for slot, before in self._members_of.items()
+            for number, before in self._members_of.items()
             if group & before
         ]
-        slot_of: dict[int, int] = {}
-        for _, slot, position in sorted(shared):
-            if position not in slot_of and slot not in slot_of.values():
-                slot_of[position] = slot
+        number_of: dict[int, int] = {}
+        for _, number, position in sorted(shared):
+            if position not in number_of and number not in number_of.values():
+                number_of[position] = number
         for position in range(len(groups)):
-            if position not in slot_of:
-                slot_of[position] = self._free_slot(set(slot_of.values()))
-        self._members_of.update((slot, groups[position]) for position, slot in slot_of.items())
-        return tuple(slot_of[position] for position in range(len(groups)))
+            if position not in number_of:
+                number_of[position] = self._free_number(set(number_of.values()))
+        self._members_of.update((number, groups[position]) for position, number in number_of.items())
+        return tuple(number_of[position] for position in range(len(groups)))
 
-    def slot_of_players(self, h: RedundancyGraph) -> dict[int, int]:
-        """The slot of each player that is in a group.
+    def group_number_of_players(self, h: RedundancyGraph) -> dict[int, int]:
+        """The group number of each player that is in a group.
 
         Example:
             >>> h = RedundancyGraph([[False, False, True], [False] * 3, [True, False, False]], 0)
-            >>> Layout().slot_of_players(h)
+            >>> Layout().group_number_of_players(h)
             {0: 0, 2: 0}
         """
-        return {player: slot for slot, group in zip(self.slots(h), h.groups, strict=True) for player in group}
+        return {
+            player: number for number, group in zip(self.group_numbers(h), h.groups, strict=True) for player in group
+        }
 
     def state_dict(self) -> dict[str, Any]:
-        """What to store so that a resumed run goes on with the same seats and colours, in JSON's types.
+        """What to store so that a resumed run keeps positions and colours, in JSON's types.
 
         Example:
             >>> Layout("index").state_dict()
-            {'order': 'index', 'seats': [], 'groups': {}}
+            {'order': 'index', 'players': [], 'groups': {}}
         """
-        groups = {str(slot): sorted(members) for slot, members in self._members_of.items()}
-        return {"order": self._order, "seats": list(self._seats), "groups": groups}
+        groups = {str(number): sorted(members) for number, members in self._members_of.items()}
+        return {"order": self._order, "players": list(self._players), "groups": groups}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> "Layout":
         """The layout that `state_dict` described.
 
         Example:
-            >>> Layout.from_state_dict({"order": "index", "seats": [1, 0], "groups": {}}).state_dict()["seats"]
+            >>> Layout.from_state_dict({"order": "index", "players": [1, 0], "groups": {}}).state_dict()["players"]
             [1, 0]
         """
         layout = cls(state["order"])
-        layout._seats = list(state["seats"])
-        layout._members_of = {int(slot): frozenset(members) for slot, members in state["groups"].items()}
+        layout._players = list(state["players"])
+        layout._members_of = {int(number): frozenset(members) for number, members in state["groups"].items()}
         return layout
 
     def _first_order(self, h: RedundancyGraph) -> list[int]:
@@ -143,30 +147,30 @@ class Layout:
         grouped = [player for group in h.groups for player in group]
         return grouped + [player for player in range(h.n_players) if player not in set(grouped)]
 
-    def _free_slot(self, in_use: set[int]) -> int:
-        """A slot nobody had; once the colours run out, one whose group is gone."""
-        fresh = next(slot for slot in count() if slot not in in_use and slot not in self._members_of)
+    def _free_number(self, in_use: set[int]) -> int:
+        """An unused number; once the colours run out, that of a group that no longer exists."""
+        fresh = next(number for number in count() if number not in in_use and number not in self._members_of)
         if fresh < len(COLOURS):
             return fresh
-        return next((slot for slot in sorted(self._members_of) if slot not in in_use), fresh)
+        return next((number for number in sorted(self._members_of) if number not in in_use), fresh)
 
 
-def colour_of(slot: int) -> str:
+def colour_of(number: int) -> str:
     """The colour of a group.
 
     Example:
         >>> colour_of(0)
         '#0072B2'
     """
-    return COLOURS[slot] if slot < len(COLOURS) else FURTHER_COLOUR
+    return COLOURS[number] if number < len(COLOURS) else FURTHER_COLOUR
 
 
-def letter_of(slot: int) -> str:
+def letter_of(number: int) -> str:
     """The letter of a group: A to Z, then AA, AB ...
 
     Example:
         >>> letter_of(0), letter_of(25), letter_of(26)
         ('A', 'Z', 'AA')
     """
-    first, last = divmod(slot, 26)
+    first, last = divmod(number, 26)
     return ("" if first == 0 else letter_of(first - 1)) + chr(ord("A") + last)

@@ -1,7 +1,6 @@
-"""Names that come from data, made safe for where they are shown: pictures, Markdown, tags, files, graph nodes."""
+"""Text that comes from data, made safe for where it is shown: figures, Markdown, tags and file names."""
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import takewhile
@@ -9,8 +8,10 @@ from itertools import takewhile
 from matplotlib.font_manager import FontProperties, findfont, fontManager
 from matplotlib.ft2font import FT2Font
 
+from bivshap_lightning.text import printable
+
 FAMILY = "DejaVu Sans"
-"""Comes with matplotlib, so pictures look the same everywhere."""
+"""Comes with matplotlib, so figures look the same everywhere."""
 
 MISSING = "□"
 """Stands for a character that no installed font can draw."""
@@ -40,7 +41,7 @@ _FURTHER_FAMILIES = (
 _MARKDOWN_SYNTAX = re.compile(r"[\\`*_{}\[\]()#+!|~<>&$^:@\"'=-]")
 _MAX_PART = 60
 _LONG = 20
-# Signs by which class names differ, longest first.
+# Signs that may be all that tells two class names apart, longest first.
 _SPELT_OUT = {
     "<=": "le",
     ">=": "ge",
@@ -63,11 +64,10 @@ def plain(text: str) -> str:
         >>> plain("two\nlines\x07 ")
         'two lines'
     """
-    kept = (" " if char.isspace() else char for char in text)
-    line = "".join(char for char in kept if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co"})
-    return " ".join(line.split())
+    return " ".join(printable(" ".join(text.split()), replacement="", longest=None).split())
 
 
+@lru_cache(maxsize=4096)
 def drawable(text: str) -> str:
     r"""The line of `plain` with `MISSING` for what no installed font can draw.
 
@@ -75,7 +75,7 @@ def drawable(text: str) -> str:
         >>> drawable("caf\u00e9 \u0379")
         'café □'
     """
-    return "".join(char if _family_of(char) else MISSING for char in plain(text))
+    return "".join(char if family_of(char) else MISSING for char in plain(text))
 
 
 def families_for(text: str) -> list[str]:
@@ -85,7 +85,7 @@ def families_for(text: str) -> list[str]:
         >>> families_for("x")
         ['DejaVu Sans']
     """
-    further = {family for family in map(_family_of, set(text)) if family not in {None, FAMILY}}
+    further = {family for family in map(family_of, set(text)) if family not in {None, FAMILY}}
     return [FAMILY, *(family for family in _FURTHER_FAMILIES if family in further)]
 
 
@@ -111,23 +111,6 @@ def tag_part(text: str) -> str:
         spelt = spelt.replace(sign, f" {word} ")
     part = re.sub(r"(\.{2,}|[^\w.-])+", "_", spelt).strip("._-")
     return part[:_MAX_PART].rstrip("._-") or "unnamed"
-
-
-def node_names(texts: Iterable[str]) -> list[str]:
-    """Distinct names that the Graphs dashboard accepts, in the order of the texts.
-
-    Example:
-        >>> node_names(["mean radius", "mean/radius", "größe"])
-        ['mean_radius', 'mean_radius_2', 'gr_e']
-    """
-    taken: set[str] = set()
-    names = []
-    for text in texts:
-        stem = re.sub(r"[^A-Za-z0-9.-]+", "_", plain(text)).strip("._-")[:_MAX_PART].rstrip("._-") or "node"
-        name = distinct(stem, taken)
-        taken.add(name)
-        names.append(name)
-    return names
 
 
 def distinct(name: str, taken: Iterable[str]) -> str:
@@ -161,7 +144,7 @@ def shorten(text: str, length: int) -> str:
 
 
 def labels_of(names: Sequence[str]) -> list[str]:
-    """Names for a picture: long ones that look alike when cut keep what tells them apart, at their end.
+    """Names for a figure: long ones that would look the same when shortened keep the part in which they differ.
 
     Example:
         >>> labels_of(["age", "pressure_01_in_the_left_ventricle", "pressure_02_in_the_left_ventricle"])
@@ -176,12 +159,34 @@ def labels_of(names: Sequence[str]) -> list[str]:
         if len(positions) > 1:
             own_parts = _own_parts([labels[position] for position in positions])
             for position, own_part in zip(positions, own_parts, strict=True):
-                labels[position] = f"{labels[position][: _LONG // 2 - 2]}…{shorten(own_part, _LONG - 6)}"
+                labels[position] = _with_own_part(labels[position], own_part)
     return labels
 
 
+def checked_words(words: Sequence[str], n_players: int) -> tuple[str, ...]:
+    """The words, if there is one per player.
+
+    Example:
+        >>> checked_words(["not", "bad"], 2)
+        ('not', 'bad')
+    """
+    if len(words) != n_players:
+        raise ValueError(
+            f"`words` must hold {n_players} words, one per player, got {len(words)}. Leave it out to use the names."
+        )
+    return tuple(words)
+
+
+def _with_own_part(label: str, own_part: str) -> str:
+    """The start of a label and the part that tells it apart, which may be in the start already."""
+    head = label[: _LONG // 2 - 2]
+    if own_part in head:
+        return f"{label[: _LONG - 1]}…"
+    return f"{head}…{shorten(own_part, _LONG - 6)}"
+
+
 def _own_parts(texts: Sequence[str]) -> list[str]:
-    """What is left of each text without the words that all begin or end with."""
+    """Each text without the words that all of them begin or end with."""
     start = _shared_start(texts)
     while start and texts[0][start - 1].isalnum():
         start -= 1
@@ -197,7 +202,7 @@ def _shared_start(texts: Sequence[str]) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _family_of(char: str) -> str | None:
+def family_of(char: str) -> str | None:
     """The first family with a glyph for the character."""
     if ord(char) in _code_points(FAMILY):
         return FAMILY

@@ -1,4 +1,4 @@
-"""G as discs and arrows: on a circle here, on the picture itself in `images`."""
+"""The explanation graph G as a node-link drawing: nodes on an ellipse, or on the parts of an image."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
-from bivshap_lightning.views.figures.canvas import PAPER, SOFT_INK, Align, Area, Page, Point, ink_on, line_height, ramp
+from bivshap_lightning.views.figures.canvas import (
+    PAPER,
+    SOFT_INK,
+    Area,
+    Canvas,
+    Point,
+    ink_on,
+    line_height,
+    ramp,
+)
+from bivshap_lightning.views.figures.geometry import bent_line
 from bivshap_lightning.views.figures.layout import Layout, colour_of, letter_of
+from bivshap_lightning.views.figures.text import Align
 
 ALL_DRAWN_UP_TO = 24
 """Players that fit on a circle with their names; of more, only the most important are drawn."""
 
 ARROW_IN_G = "In G an arrow i → j is the importance of j once i is present: the wider, the more."
-BLUE_IN_G = "Where it is blue, j takes away."
+BLUE_IN_G = "Blue: j lowers the explained value."
 
 _ALIGN: dict[int, Align] = {-1: "right", 0: "center", 1: "left"}
 _RAISES = ramp("YlOrRd", 0.3, 1.0)
@@ -58,21 +69,30 @@ def radii_of(scores: NDArray[np.float64], players: Sequence[int], smallest: floa
 
 
 def draw_edges(
-    page: Page, edges: Sequence[Edge], places: Mapping[int, Point], radii: Mapping[int, float], *, thin: bool = False
+    canvas: Canvas,
+    edges: Sequence[Edge],
+    places: Mapping[int, Point],
+    radii: Mapping[int, float],
+    *,
+    thin: bool = False,
 ) -> None:
     """Arrows between places, the strongest on top; reddish ones raise the explained value, bluish ones lower it."""
     strongest = max((abs(edge.weight) for edge in edges), default=1.0)
     for position, edge in enumerate(reversed(edges)):
         share = abs(edge.weight) / strongest
         colours = _RAISES if edge.weight > 0 else _LOWERS
-        page.arrow(
+        line = bent_line(
             places[edge.source],
             places[edge.target],
+            bend=0.16,
             gap_start=radii[edge.source],
             gap_end=radii[edge.target] + 1,
+        )
+        red, green, blue = colours[round(share * (len(colours) - 1))][:3].tolist()
+        canvas.arrow(
+            line,
             width=(0.8 + 2.2 * share) if thin else (1.0 + 3.6 * share),
-            colour=tuple(colours[round(share * (len(colours) - 1))][:3]),
-            bend=0.16,
+            colour=(red, green, blue),
             order=2 + position / (len(edges) + 1),
             gid=f"edge:{edge.source}:{edge.target}",
         )
@@ -83,18 +103,18 @@ def sentence_of_g(edges: Sequence[Edge]) -> str:
     return f"{ARROW_IN_G} {BLUE_IN_G}" if any(edge.weight < 0 for edge in edges) else ARROW_IN_G
 
 
-def draw_scale(page: Page, left: float, y: float, edges: Sequence[Edge]) -> None:
+def draw_scale(canvas: Canvas, left: float, y: float, edges: Sequence[Edge]) -> None:
     """Which colour is which weight, on one line; negative weights only if there are any."""
     if not edges:
         return
     limit = f"{max(abs(edge.weight) for edge in edges):.2g}"
     has_negative = any(edge.weight < 0 for edge in edges)
     colours = np.concatenate((_LOWERS[::-1], _RAISES)) if has_negative else _RAISES
-    page.colour_scale(left, y, colours, f"−{limit}" if has_negative else "0", limit)
+    canvas.colour_scale(left, y, colours, f"−{limit}" if has_negative else "0", limit)
 
 
 def draw_circle(
-    page: Page,
+    canvas: Canvas,
     area: Area,
     graph: ExplanationGraph,
     h: RedundancyGraph,
@@ -105,30 +125,30 @@ def draw_circle(
     labels: Sequence[str],
     layout: Layout,
 ) -> None:
-    """Players on an ellipse, each with its name beside it."""
-    seats = layout.seats(h, players)
-    slot_of = layout.slot_of_players(h)
-    size = 12 if len(players) <= 12 else 10
+    """Players on an ellipse, each with its name beside it; members of a group carry its colour and letter."""
+    arranged = layout.arrange(h, players)
+    number_of = layout.group_number_of_players(h)
+    size = 13 if len(players) <= 12 else 11
     radii = radii_of(scores, players, 10, 26 if len(players) <= 12 else 19)
-    # Of all players, drawn or not: the circle keeps its shape when others come in.
-    longest = max(min(page.width_of(name, size=size), 160) for name in sorted(labels, key=len)[-5:])
-    half_width = min(max(area.width / 2 - longest - 34, 95), 190)
+    # Of all players, drawn or not: the ellipse keeps its shape when other players are drawn.
+    longest = max(min(canvas.width_of(name, size=size), 190) for name in sorted(labels, key=len)[-5:])
+    half_width = min(max(area.width / 2 - longest - 34, 110), 230)
     half_height = area.height / 2 - 48
-    angles = _angles(len(seats))
+    angles = _angles(len(arranged))
     centre_x, centre_y = area.centre
     places = {
         player: (centre_x + half_width * sin(angle), centre_y - half_height * cos(angle))
-        for player, angle in zip(seats, angles, strict=True)
+        for player, angle in zip(arranged, angles, strict=True)
     }
-    draw_edges(page, edges, places, radii)
-    for player in seats:
-        slot = slot_of.get(player)
-        fill = PAPER if slot is None else colour_of(slot)
-        page.disc(places[player], radii[player], fill=fill, gid=f"node:{player}")
-        if slot is not None:
+    draw_edges(canvas, edges, places, radii)
+    for player in arranged:
+        number = number_of.get(player)
+        fill = PAPER if number is None else colour_of(number)
+        canvas.disc(places[player], radii[player], fill=fill, gid=f"node:{player}")
+        if number is not None:
             x, y = places[player]
-            page.write(x, y, letter_of(slot), size=8.5, bold=True, colour=ink_on(fill), align="center")
-    _write_labels(page, area, dict(zip(seats, angles, strict=True)), places, radii, labels, size)
+            canvas.write(x, y, letter_of(number), size=8.5, bold=True, colour=ink_on(fill), align="center")
+    _write_labels(canvas, area, dict(zip(arranged, angles, strict=True)), places, radii, labels, size)
 
 
 def spread(wanted: Sequence[float], gap: float) -> list[float]:
@@ -152,14 +172,14 @@ def _start(block: Sequence[float], gap: float) -> float:
     return sum(block) / len(block) - gap * (len(block) - 1) / 2
 
 
-def _angles(n_seats: int) -> list[float]:
-    """Clockwise from the top; with many seats none is exactly there, where names would collide."""
-    shift = 0.5 if n_seats > 8 else 0.0
-    return [2 * pi * (seat + shift) / n_seats for seat in range(n_seats)]
+def _angles(n_players: int) -> list[float]:
+    """Clockwise from the top; with many arranged none is exactly there, where names would collide."""
+    shift = 0.5 if n_players > 8 else 0.0
+    return [2 * pi * (place + shift) / n_players for place in range(n_players)]
 
 
 def _write_labels(
-    page: Page,
+    canvas: Canvas,
     area: Area,
     angles: Mapping[int, float],
     places: Mapping[int, Point],
@@ -167,7 +187,7 @@ def _write_labels(
     labels: Sequence[str],
     size: float,
 ) -> None:
-    """Names outside the circle: centred at its top and bottom, else to the left or right, without overlap."""
+    """Names outside the ellipse: centred at its top and bottom, else to the left or right, without overlap."""
     for side in (-1, 0, 1):
         players = [player for player, angle in angles.items() if _side(angle) == side]
         wanted = {p: places[p][1] - cos(angles[p]) * (radii[p] + 13) for p in players}
@@ -177,10 +197,10 @@ def _write_labels(
         for player, y in zip(players, heights, strict=True):
             x = places[player][0] + side * (abs(sin(angles[player])) * radii[player] + 8)
             room = {1: area.right - x, -1: x - area.left, 0: area.width}[side]
-            page.write(
+            canvas.write(
                 x,
                 y,
-                page.fit(labels[player], room, size=size),
+                canvas.fit(labels[player], room, size=size),
                 size=size,
                 align=_ALIGN[side],
                 gid=f"label:{player}",
@@ -191,13 +211,13 @@ def _side(angle: float) -> int:
     return 0 if abs(sin(angle)) < 1e-3 else (1 if sin(angle) > 0 else -1)
 
 
-def caption_of_g(page: Page, area: Area, players: Sequence[int], edges: Sequence[Edge], n_players: int) -> None:
-    """What of G is drawn, as a line above it."""
+def caption_of_g(canvas: Canvas, area: Area, players: Sequence[int], edges: Sequence[Edge], n_players: int) -> None:
+    """Which part of G is drawn, as a line above it."""
     n_pairs = n_players * (n_players - 1)
     what = f"strongest {len(edges)} of {n_pairs:,} arrows" if len(edges) < n_pairs else "all arrows"
     if len(players) < n_players:
         what = f"top {len(players)} of {n_players:,} features, {len(edges)} arrows"
     if not edges:
         what = "no arrow: every weight is zero"
-    page.write(area.left, area.top, "G", size=12, bold=True)
-    page.write(area.left + 18, area.top, what, size=10.5, colour=SOFT_INK, gid="what:G")
+    canvas.write(area.left, area.top, "G", size=13, bold=True)
+    canvas.write(area.left + 20, area.top, what, size=12, colour=SOFT_INK, gid="what:G")

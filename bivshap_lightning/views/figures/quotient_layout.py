@@ -1,4 +1,4 @@
-"""H boiled down to the boxes and arrows that fit on a picture."""
+"""The quotient of the redundancy graph H, reduced to the boxes and arrows that fit on a figure."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bivshap_lightning.graph import RedundancyGraph
 
-BoxKind = Literal["group", "single", "alike", "rest"]
+BoxKind = Literal["group", "single", "same_arrows", "rest"]
 Flags = NDArray[np.bool_]
 
 
@@ -17,8 +17,8 @@ class Box:
     """Players drawn together.
 
     Attributes:
-        kind: "group" of mutually redundant players, "single" player, players "alike" in what makes them
-            redundant and what they make so, or the "rest" that found no room.
+        kind: "group" of mutually redundant players, "single" player, several single players with the
+            "same_arrows", or the "rest" that does not fit.
         members: Indices of the players, ascending.
     """
 
@@ -27,23 +27,23 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Condensation:
-    """The quotient of H, bundled and reduced.
+class QuotientLayout:
+    """The quotient of H as boxes in layers.
 
     Attributes:
         boxes: The groups first, largest first; the rest, if any, last.
-        apart: Players without any arrow, in no box.
+        isolated: Players without any arrow, in no box.
         arrows: Pairs of boxes. Arrows that a longer path implies are left out, so a path means reachability.
         layers: Of each box, 0 at the top: an arrow leads downwards, except from or to the rest.
     """
 
     boxes: tuple[Box, ...]
-    apart: tuple[int, ...]
+    isolated: tuple[int, ...]
     arrows: tuple[tuple[int, int], ...]
     layers: tuple[int, ...]
 
 
-def condense(h: RedundancyGraph, *, max_boxes: int, bundle: bool = True, reach: Flags | None = None) -> Condensation:
+def lay_out_quotient(h: RedundancyGraph, *, max_boxes: int, reach: Flags | None = None) -> QuotientLayout:
     """The quotient of H with at most `max_boxes` boxes.
 
     Nothing is left out by importance: arrows of H leave unimportant players. Groups go first, largest first,
@@ -52,20 +52,19 @@ def condense(h: RedundancyGraph, *, max_boxes: int, bundle: bool = True, reach: 
     Args:
         h: The redundancy graph.
         max_boxes: At least 2.
-        bundle: Whether single players with the same arrows share a box.
         reach: (C, C) `reachability(h)`, if it is known already.
 
     Example:
         >>> # a and b make each other redundant, and either of them makes c and d so.
         >>> h = RedundancyGraph([[0 > 1, True, True, True], [True, False, True, True], [False] * 4, [False] * 4], 0)
-        >>> condense(h, max_boxes=5)
-        Condensation(boxes=(Box(kind='group', members=(0, 1)), Box(kind='alike', members=(2, 3))),
-                     apart=(), arrows=((0, 1),), layers=(0, 1))
+        >>> lay_out_quotient(h, max_boxes=5)
+        QuotientLayout(boxes=(Box(kind='group', members=(0, 1)), Box(kind='same_arrows', members=(2, 3))),
+                       isolated=(), arrows=((0, 1),), layers=(0, 1))
     """
     reach = reachability(h) if reach is None else reach
     degree = reach.sum(axis=0) + reach.sum(axis=1)
     related = [node for node, members in enumerate(h.components) if degree[node] or len(members) > 1]
-    parts = _bundles(h, related, reach) if bundle else [[node] for node in related]
+    parts = _with_same_arrows(h, related, reach)
     parts.sort(key=lambda nodes: _priority(h, nodes, degree))
     n_kept = len(parts) if len(parts) <= max_boxes else max_boxes - 1
     kept, left = parts[:n_kept], [node for nodes in parts[n_kept:] for node in nodes]
@@ -77,8 +76,8 @@ def condense(h: RedundancyGraph, *, max_boxes: int, bundle: bool = True, reach: 
         into: Flags = np.any(reach[np.ix_(heads, left)], axis=1)
         out_of: Flags = np.any(reach[np.ix_(left, heads)], axis=0)
         arrows, layers = _with_rest(reach[np.ix_(heads, heads)], into, out_of)
-    apart = tuple(sorted(set(range(h.n_players)) - {player for box in boxes for player in box.members}))
-    return Condensation(tuple(boxes), apart, tuple(arrows), tuple(layers))
+    isolated = tuple(sorted(set(range(h.n_players)) - {player for box in boxes for player in box.members}))
+    return QuotientLayout(tuple(boxes), isolated, tuple(arrows), tuple(layers))
 
 
 def reachability(h: RedundancyGraph) -> Flags:
@@ -89,13 +88,7 @@ def reachability(h: RedundancyGraph) -> Flags:
         array([[False,  True],
                [False, False]])
     """
-    component_of = np.empty(h.n_players, dtype=np.intp)
-    for component, members in enumerate(h.components):
-        component_of[list(members)] = component
-    source, target = np.nonzero(h.adjacency)
-    reach = np.zeros((len(h.components),) * 2, dtype=np.bool_)
-    reach[component_of[source], component_of[target]] = True
-    np.fill_diagonal(reach, False)
+    reach: Flags = h.component_edges
     while True:
         longer: Flags = reach | _composed(reach, reach)
         if (longer == reach).all():
@@ -131,14 +124,14 @@ def _with_rest(reach: Flags, into: Flags, out_of: Flags) -> tuple[list[tuple[int
     return arrows, [*layers, max(layers, default=-1) + 1]
 
 
-def _bundles(h: RedundancyGraph, related: list[int], reach: Flags) -> list[list[int]]:
-    """Components to draw together: a group alone, single players with those of the same relations."""
-    bundles: dict[object, list[int]] = {}
+def _with_same_arrows(h: RedundancyGraph, related: list[int], reach: Flags) -> list[list[int]]:
+    """Components to draw in one box: a group alone, single players together with those of the same arrows."""
+    together: dict[object, list[int]] = {}
     for node in related:
         is_group = len(h.components[node]) > 1
         key: object = node if is_group else (reach[node].tobytes(), reach[:, node].tobytes())
-        bundles.setdefault(key, []).append(node)
-    return list(bundles.values())
+        together.setdefault(key, []).append(node)
+    return list(together.values())
 
 
 def _priority(h: RedundancyGraph, nodes: list[int], degree: NDArray[np.int_]) -> tuple[bool, int, int]:
@@ -156,5 +149,5 @@ def _members(h: RedundancyGraph, nodes: list[int]) -> tuple[int, ...]:
 def _box(h: RedundancyGraph, nodes: list[int]) -> Box:
     members = _members(h, nodes)
     if len(nodes) > 1:
-        return Box("alike", members)
+        return Box("same_arrows", members)
     return Box("group" if len(members) > 1 else "single", members)

@@ -1,7 +1,7 @@
-"""One audit as one HTML page, for a person who was not there: `bivshap report` on the command line.
+"""One audit record as one HTML page for readers: `bivshap report` on the command line.
 
-The page asks for nothing from the network, runs no script, and reads the record only: neither torch nor the model.
-Everything in it that comes from data is text and cannot become markup.
+The page loads nothing from the network, runs no script, and is made from the record alone: it needs neither torch nor
+the model. Everything in it that comes from data is escaped.
 """
 
 from bivshap_lightning.views.html.page import render_failure, render_page

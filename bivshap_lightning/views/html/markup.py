@@ -1,14 +1,14 @@
-"""The building blocks of the page: escaped text, tables, pictures, and how they look."""
+"""The building blocks of the page: text escaped by markupsafe, tables, pictures, and the style sheet."""
 
 from __future__ import annotations
 
 import base64
-import html
 from collections.abc import Iterable, Sequence
 
+from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
-from bivshap_lightning.gate.verdict import clean
+from bivshap_lightning.text import printable
 from bivshap_lightning.views import render_png
 
 STYLE = """
@@ -74,54 +74,43 @@ footer { margin: 3rem auto 2rem; padding-top: 1rem; border-top: 1px solid var(--
 """
 
 
-class Markup(str):
-    """Text that is markup already, made by this module from escaped parts.
-
-    Example:
-        >>> text(Markup("<br>")), text("<br>")
-        ('<br>', '&lt;br&gt;')
-    """
-
-    __slots__ = ()
-
-
 def text(value: object) -> Markup:
     r"""Any value as text that cannot become markup, on one line; markup stays as it is.
 
     Example:
-        >>> text('<b>"a"\x1b')
-        '&lt;b&gt;&quot;a&quot;?'
+        >>> text('<b>"a"\x1b'), text(Markup("<br>"))
+        (Markup('&lt;b&gt;&#34;a&#34;?'), Markup('<br>'))
     """
-    return value if isinstance(value, Markup) else Markup(html.escape(clean(str(value))))
+    return value if isinstance(value, Markup) else escape(printable(str(value)))
 
 
 def tag(name: str, *parts: object, **attributes: str) -> Markup:
     """An element around escaped parts; a trailing underscore in an attribute's name is dropped, others are dashes.
 
     Example:
-        >>> tag("p", "a < b ", tag("b", "c"), class_="soft", aria_label='"')
-        '<p class="soft" aria-label="&quot;">a &lt; b <b>c</b></p>'
+        >>> print(tag("p", "a < b ", tag("b", "c"), class_="soft", aria_label='"'))
+        <p class="soft" aria-label="&#34;">a &lt; b <b>c</b></p>
     """
     pairs = "".join(f' {key.rstrip("_").replace("_", "-")}="{text(value)}"' for key, value in attributes.items())
     return Markup(f"<{name}{pairs}>{''.join(map(text, parts))}</{name}>")
 
 
-def spelt(name: str) -> Markup:
+def breakable(name: str) -> Markup:
     """A long name that may break after a slash or an underscore, as on a phone.
 
     Example:
-        >>> spelt("bivshap/group_size")
-        'bivshap/<wbr>group_<wbr>size'
+        >>> print(breakable("bivshap/group_size"))
+        bivshap/<wbr>group_<wbr>size
     """
-    return Markup(text(name).replace("/", "/<wbr>").replace("_", "_<wbr>"))
+    return text(name).replace("/", Markup("/<wbr>")).replace("_", Markup("_<wbr>"))
 
 
 def section(anchor: str, title: str, *parts: Markup) -> Markup:
-    """A section that the contents can point to.
+    """A section that the table of contents can link to.
 
     Example:
-        >>> section("cost", "Cost", tag("p", "none"))
-        '<section id="cost" aria-labelledby="cost-title"><h2 id="cost-title">Cost</h2><p>none</p></section>'
+        >>> print(section("cost", "Cost", tag("p", "none")))
+        <section id="cost" aria-labelledby="cost-title"><h2 id="cost-title">Cost</h2><p>none</p></section>
     """
     return tag("section", tag("h2", title, id=f"{anchor}-title"), *parts, id=anchor, aria_labelledby=f"{anchor}-title")
 
@@ -130,19 +119,19 @@ def bullets(items: Iterable[object], **attributes: str) -> Markup:
     """A list; nothing if there is nothing to list.
 
     Example:
-        >>> bullets(["a", "<"]), bullets([])
-        ('<ul><li>a</li><li>&lt;</li></ul>', '')
+        >>> print(bullets(["a", "<"]))
+        <ul><li>a</li><li>&lt;</li></ul>
     """
     entries = [tag("li", item) for item in items]
     return tag("ul", *entries, **attributes) if entries else Markup()
 
 
 def folded(summary: str, *parts: Markup) -> Markup:
-    """Parts that unfold on demand, and on paper.
+    """Parts that unfold on demand, and in print.
 
     Example:
-        >>> folded("More", tag("p", "this"))
-        '<details><summary>More</summary><p>this</p></details>'
+        >>> print(folded("More", tag("p", "this")))
+        <details><summary>More</summary><p>this</p></details>
     """
     return tag("details", tag("summary", summary), *parts)
 
@@ -173,7 +162,7 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]], *
 
 
 def picture(figure: Figure, description: str, caption: str) -> Markup:
-    """A figure inside the page, with words for those who do not see it. The figure is used up.
+    """A figure inside the page, with a description for screen readers. The figure is cleared.
 
     Args:
         figure: what to show.
@@ -181,8 +170,8 @@ def picture(figure: Figure, description: str, caption: str) -> Markup:
         caption: a line below.
 
     Example:
-        >>> picture(Figure(figsize=(1, 1)), "A <blank> page", "Nothing")[:60]
-        '<figure><div class="wide" role="region" aria-label="Nothing"'
+        >>> print(picture(Figure(figsize=(1, 1)), "A <blank> page", "Nothing")[:60])
+        <figure><div class="wide" role="region" aria-label="Nothing"
     """
     png, width, height = render_png(figure)
     figure.clear()

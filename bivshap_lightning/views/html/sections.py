@@ -1,4 +1,4 @@
-"""The sections of the page, each from the audit alone."""
+"""The sections of the page, each made from the page's content alone."""
 
 from __future__ import annotations
 
@@ -6,49 +6,62 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bivshap_lightning.audit.record import MAX_CLASSES, hardest_first
-from bivshap_lightning.gate import Evidence
+from markupsafe import Markup
+
+from bivshap_lightning.audit.json_fields import encode
+from bivshap_lightning.audit.record import MAX_PICTURED_CLASSES, AuditRecord, Run
 from bivshap_lightning.gate.drift import drift
-from bivshap_lightning.gate.judging import pair_of
-from bivshap_lightning.gate.measures import PREFIX
-from bivshap_lightning.gate.rules import DRIFTS
+from bivshap_lightning.gate.judging import graph_pair
+from bivshap_lightning.gate.measuring import count_groups, heaviest_groups, measure, samples_of
 from bivshap_lightning.gate.verdict import number
+from bivshap_lightning.metrics.catalogue import REDUNDANCY, find_number, numbers_of, ranking_numbers
 from bivshap_lightning.views import draw_curves
-from bivshap_lightning.views.html.audit import Audit
+from bivshap_lightning.views.html.content import PageContent
 from bivshap_lightning.views.html.drawings import drawing
-from bivshap_lightning.views.html.markup import Markup, bullets, folded, picture, section, spelt, table, tag
+from bivshap_lightning.views.html.markup import breakable, bullets, folded, picture, section, table, tag
 from bivshap_lightning.views.html.words import count, listing, meaning, percent
 
 OPEN_CLASSES, MAX_SAMPLES, MAX_GROUPS, MAX_MEMBERS = 4, 4, 10, 12
 TWO_SIDED = 0.975
+OURS = "ours"
 TILES = (
-    f"{PREFIX}share_removable",
-    f"{PREFIX}accuracy_with_representatives",
-    "bivshap/posthoc_accuracy/ours",
-    f"{PREFIX}share_undecided",
+    f"{REDUNDANCY}share_removable",
+    f"{REDUNDANCY}accuracy_with_representatives",
+    f"bivshap/post_hoc_accuracy/{OURS}",
+    f"{REDUNDANCY}share_undecided",
 )
+"""The numbers at the top of the page."""
+BY_CLASS = (
+    f"bivshap/post_hoc_accuracy/{OURS}",
+    f"{REDUNDANCY}accuracy_with_representatives",
+    f"{REDUNDANCY}share_removable",
+    f"{REDUNDANCY}n_independent",
+    f"{REDUNDANCY}mask_sinks_accuracy",
+    f"{REDUNDANCY}keep_only_sources_accuracy",
+)
+"""The numbers in the table of classes."""
 
 
-def title(audit: Audit) -> str:
-    """For the browser's tab."""
-    verdict = audit.verdict
+def title(content: PageContent) -> str:
+    """The title of the browser's tab."""
+    verdict = content.verdict
     word = "Audit" if verdict is None else "Passed" if verdict.passed else "Failed"
-    return f"{word}: {_when(audit.record['run'])}"
+    return f"{word}: {_when(content.record.run)}"
 
 
-def _when(run: Mapping[str, Any]) -> str:
-    words = [str(run["stage"])] if "stage" in run else []
-    return ", ".join([*words, *(f"{k} {run[k]}" for k in ("epoch", "step") if k in run)]) or "unnamed run"
+def _when(run: Run) -> str:
+    words = [str(value) if name == "stage" else f"{name} {value}" for name, value in run.moment.items()]
+    return ", ".join(words) or "unnamed run"
 
 
-def headline(audit: Audit) -> Markup:
-    """The verdict in one line, where the eye falls first."""
-    verdict = audit.verdict
-    n, n_classes = len(audit.evidence.samples), len({g.class_name for g in audit.evidence.samples})
+def headline(content: PageContent) -> Markup:
+    """The verdict in one line, at the top of the page."""
+    verdict = content.verdict
+    n, n_classes = len(content.record.samples), len({sample.class_name for sample in content.record.samples})
     found = f"{count(n, 'sample')} of {count(n_classes, 'class')}"
     kind, kicker, line = "none", "No verdict: no rules were given", f"Redundancy audit of {found}"
     if verdict is not None:
-        statuses = [o.status for o in verdict.outcomes]
+        statuses = [o.status for o in verdict.results]
         n_failed, n_warned = statuses.count("fail"), statuses.count("warn")
         kind, kicker = ("pass", "✓ Passed") if verdict.passed else ("fail", "✗ Failed")
         rules = count(len(statuses), "rule")
@@ -56,43 +69,43 @@ def headline(audit: Audit) -> Markup:
         if verdict.passed:
             line = "The model passes" if n_warned else f"The model meets its {rules}"
         line += f", with {count(n_warned, 'warning')}" if n_warned else ""
-    about = _when(audit.record["run"]) if verdict is None else f"{found} · {_when(audit.record['run'])}"
-    if audit.previous is not None:
-        about += f" · compared with {_when(audit.previous.run)}"
+    about = _when(content.record.run) if verdict is None else f"{found} · {_when(content.record.run)}"
+    if content.previous is not None:
+        about += f" · compared with {_when(content.previous.run)}"
     parts = tag("p", kicker, class_="kicker"), tag("h1", line), tag("p", about, class_="soft")
     return tag("header", tag("div", *parts, class_=f"verdict {kind}"))
 
 
-def verdict(audit: Audit, anchor: str, title: str) -> Markup:
+def verdict(content: PageContent, anchor: str, title: str) -> Markup:
     """What each rule found, and the few numbers to know."""
-    judged = audit.verdict
+    judged = content.verdict
     if judged is None:
-        hint = tag("p", "The record was not held against rules: pass --rules to have it judged.")
-        return section(anchor, title, hint, _tiles(audit))
+        hint = tag("p", "No rules were given: pass --rules to have the record judged.")
+        return section(anchor, title, hint, _tiles(content))
     rows = []
-    for o in judged.outcomes:
+    for o in judged.results:
         c = o.check
         name = o.rule.metric if c.class_name == "all" else f"{o.rule.metric} of class {c.class_name}"
         limit = f"{c.threshold_name} {number(c.threshold)}".replace("_", " ")
         mark = tag("b", {"pass": "✓ pass", "fail": "✗ fail", "warn": "! warn"}[o.status], class_=o.status)
         said = tag("small", meaning(o.rule.metric)[0])
-        rows.append((Markup(spelt(name) + said), mark, number(c.value), number(c.bound), limit))
+        rows.append((breakable(name) + said, mark, number(c.value), number(c.bound), limit))
     what = "Every rule with the number it judges and the confidence bound of that number on the unfavourable side."
-    parts = [table(what, ("rule", "result", "value", "bound", "threshold"), rows, words=2), _tiles(audit)]
-    for o in judged.outcomes:
+    parts = [table(what, ("rule", "result", "value", "bound", "threshold"), rows, words=2), _tiles(content)]
+    for o in judged.results:
         if o.status != "pass":
             parts += [tag("h3", f"Why “{o.rule.name}” is not met"), tag("p", o.reason), bullets(o.evidence)]
     return section(anchor, title, *parts)
 
 
-def _tiles(audit: Audit) -> Markup:
+def _tiles(content: PageContent) -> Markup:
     tiles = []
     for name in TILES:
-        if name in audit.evidence.metrics:
-            interval = audit.evidence.measure(name, "all", TWO_SIDED)
+        if name in content.record.metrics:
+            interval = measure(content.record, name, confidence=TWO_SIDED)
             sure = _interval(interval.lower, interval.upper)
             what = meaning(name)[0]
-            tiles.append(Markup(tag("b", percent(interval.value)) + tag("span", what) + tag("p", sure, class_="soft")))
+            tiles.append(tag("b", percent(interval.value)) + tag("span", what) + tag("p", sure, class_="soft"))
     return bullets(tiles, class_="tiles")
 
 
@@ -102,20 +115,20 @@ def _interval(lower: float | None, upper: float | None) -> str:
     )
 
 
-def groups(audit: Audit, anchor: str, title: str) -> Markup:
+def groups(content: PageContent, anchor: str, title: str) -> Markup:
     """Which features stand in for one another, per class and over the samples."""
-    behavior = audit.evidence.configuration["behavior"]
+    behavior = content.record.configuration.behavior
     parts = [
         tag("p", "The features of a group make each other redundant, directly or through other members: once the one "
-            f"is present, the other changes the explained output ({behavior}) by no more than γ = {audit.gamma:g} on "
+            f"is present, the other changes the explained output ({behavior}) by no more than γ = {content.gamma:g} on "
             "average. Which of them the model leans on is arbitrary then, and credit given to one belongs to all."),
         tag("p", "Redundancy can also run one way. A source makes others redundant and is made so by none; a sink is "
             "made redundant by others and makes none so."),
     ]  # fmt: skip
     rows = [
-        (name, Markup("; ".join(map(_members, g["groups"])) or "none"), _members(g["sources"], ", "),
-         _members(g["sinks"], ", "), percent(g["density"]), f"{g['n_undecided']:,}")
-        for name, g in audit.record["classes"].items()
+        (name, Markup("; ").join(map(_members, g.groups)) or "none", _members(g.sources, ", "),
+         _members(g.sinks, ", "), percent(g.density), f"{g.n_undecided:,}")
+        for name, g in content.record.classes.items()
     ]  # fmt: skip
     if rows:
         what = "Mean graph of each class. Density: share of ordered pairs where the first makes the second redundant."
@@ -123,7 +136,7 @@ def groups(audit: Audit, anchor: str, title: str) -> Markup:
         parts.append(table(what, head, rows, words=4))
     else:
         parts.append(tag("p", "No class has a mean graph, because its samples have different features."))
-    return section(anchor, title, *parts, *_groups_over_samples(audit))
+    return section(anchor, title, *parts, *_groups_over_samples(content))
 
 
 def _members(names: Sequence[str], sign: str = " = ") -> Markup:
@@ -134,11 +147,11 @@ def _members(names: Sequence[str], sign: str = " = ") -> Markup:
     return tag("details", summary, *(tag("span", name, sign) for name in names[:-1]), tag("span", names[-1]))
 
 
-def _groups_over_samples(audit: Audit) -> Iterator[Markup]:
-    counts, n_samples = audit.evidence.groups("all"), len(audit.evidence.samples)
-    order = _heaviest(counts)
+def _groups_over_samples(content: PageContent) -> Iterator[Markup]:
+    counts, n_samples = count_groups(content.record), len(content.record.samples)
+    order = heaviest_groups(counts)
     if order:
-        grouped = Counter(player for sample in audit.evidence.samples for group in sample.groups for player in group)
+        grouped = Counter(player for sample in content.record.samples for group in sample.groups for player in group)
         always = [player for player, n in grouped.items() if n == n_samples]
         sometimes = count(len(grouped) - len(always), "feature")
         yield tag(
@@ -149,75 +162,80 @@ def _groups_over_samples(audit: Audit) -> Iterator[Markup]:
         rows = [(_members(g), f"{len(g)}", f"{counts[g]} of {n_samples}") for g in order[:MAX_GROUPS]]
         yield table(what, ("group", "features", "samples that have it"), rows)
     else:
-        gamma = audit.evidence.configuration["gamma"]
+        gamma = content.gamma
         yield tag("p", f"No sample has interchangeable features at γ = {number(gamma)}. An audit with a larger gamma "
                   "finds those that are nearly so.")  # fmt: skip
-    if audit.previous is not None:
-        before, n_before = audit.previous.groups("all"), len(audit.previous.samples)
-        changes = [("new", group, counts[group], n_samples) for group in _heaviest(counts) if group not in before][:3]
-        changes += [("gone", group, before[group], n_before) for group in _heaviest(before) if group not in counts][:3]
+    if content.previous is not None:
+        before, n_before = count_groups(content.previous), len(content.previous.samples)
+        changes = [
+            ("new", group, counts[group], n_samples) for group in heaviest_groups(counts) if group not in before
+        ][:3]
+        changes += [
+            ("gone", group, before[group], n_before) for group in heaviest_groups(before) if group not in counts
+        ][:3]
         yield tag("h3", "Since the previous record")
-        yield from _drift(audit, audit.previous)
+        yield from _drift(content, content.previous)
         entries = [tag("div", f"{word}: ", _members(g), f" ({k} of {n} samples)") for word, g, k, n in changes]
         yield bullets(entries) or tag("p", "The same groups.")
 
 
-def _heaviest(counts: Mapping[tuple[str, ...], int]) -> list[tuple[str, ...]]:
-    """Groups, those first that are large and in many samples."""
-    return sorted(counts, key=lambda group: (-counts[group] * (len(group) - 1), group))
-
-
-def _drift(audit: Audit, previous: Evidence) -> Iterator[Markup]:
+def _drift(content: PageContent, previous: AuditRecord) -> Iterator[Markup]:
     """How far the class graphs moved."""
-    names = [name for name in audit.evidence.mean_graphs if name in previous.mean_graphs]
+    names = [name for name in content.record.class_graphs if name in previous.class_graphs]
     if names:
-        pairs = [(name, pair_of(name, audit.evidence, previous)) for name in names]
-        rows = [(name, *(f"{drift(metric, pair).value:.3f}" for metric in DRIFTS)) for name, pair in pairs]
+        pairs = [(name, graph_pair(name, content.record, previous)) for name in names]
+        drifts = numbers_of("drift")
+        rows = [(name, *(f"{drift(d.tag, pair).value:.3f}" for d in drifts)) for name, pair in pairs]
         what = "Drift of each class graph: 0 is the same as before; 1 (ranking: 2) is as different as can be."
-        yield table(what, ("class", *(metric.removeprefix("drift/") for metric in DRIFTS)), rows)
+        yield table(what, ("class", *(d.title for d in drifts)), rows)
 
 
-def graphs(audit: Audit, anchor: str, title: str) -> Markup:
+def graphs(content: PageContent, anchor: str, title: str) -> Markup:
     """A picture per class, with the same in words."""
     second = "On the right, an arrow i → j says that j is redundant once i is present; one box holds features that "
-    if audit.has_pictures:
+    if content.has_pictures:
         second = "In the middle, parts of one colour "
-    third = " On the right, bright parts rank high." if audit.has_pictures else ""
+    third = " On the right, bright parts rank high." if content.has_pictures else ""
     parts = [
         tag("p", "On the left, an arrow i → j is the importance of j once i is present: the wider, the more. "
             f"{second}make each other redundant.{third}")
     ]  # fmt: skip
-    drawn, pictures = list(audit.class_graphs.items())[:MAX_CLASSES], []
+    classes = content.record.class_graphs
+    drawn, pictures = list(classes.items())[:MAX_PICTURED_CLASSES], []
     for name, graph in drawn:
-        n = len(audit.evidence.samples_of(name)) if graph is not None else 0
-        pictures.append(drawing(audit, f"Class “{name}”", f"mean over {count(n, 'sample')}", graph,
-                                audit.record["classes"][name], audit.example(name)))  # fmt: skip
+        subtitle = f"mean over {count(len(samples_of(content.record, name)), 'sample')}"
+        pictures.append(drawing(content, graph, summary=content.record.classes[name], name=f"Class “{name}”",
+                                subtitle=subtitle, position=content.example(name)))  # fmt: skip
     parts += pictures[:OPEN_CLASSES]
     if pictures[OPEN_CLASSES:]:
         parts.append(folded(f"{count(len(drawn) - OPEN_CLASSES, 'more class')}", *pictures[OPEN_CLASSES:]))
-    if len(audit.class_graphs) > len(drawn):
-        parts.append(tag("p", f"The first {len(drawn)} of {len(audit.class_graphs)} classes are drawn."))
+    if len(classes) > len(drawn):
+        parts.append(tag("p", f"The first {len(drawn)} of {len(classes)} classes are drawn."))
     if not drawn:
         parts.append(tag("p", "There is no mean graph to draw, because samples have different features. Graphs of "
                          "single samples stand below."))  # fmt: skip
     return section(anchor, title, *parts)
 
 
-def curves(audit: Audit, anchor: str, title: str) -> Markup:
+def curves(content: PageContent, anchor: str, title: str) -> Markup:
     """How the ranking does beside those of other methods."""
-    found: Mapping[str, Any] = audit.record.get("curves") or {}
-    if not found:
+    if not content.record.curves:
         return section(anchor, title, tag("p", "The record holds no curves."))
-    lines = {name: (c["masked_fraction"], c["accuracy"], c["standard_error"]) for name, c in found.items()}
+    lines = {
+        name: (list(c.masked_fraction), list(c.accuracy), list(c.standard_error))
+        for name, c in content.record.curves.items()
+    }
     figure = draw_curves(
         lines,
         title="Post-hoc accuracy as features are removed",
         xlabel="share of features removed, least important first",
         ylabel="same prediction as on the full input",
         caption="Higher is better: what is left is enough for the prediction.",
-        ours="ours" if "ours" in lines else None,
+        ours=OURS if OURS in lines else None,
     )
-    areas = [(m, *(_area(audit, f"bivshap/{family}/{m}") for family in _AREAS)) for m in lines]
+    judged = ranking_numbers()
+    areas = [(m, *(_area(content, n.tag_of(m)) for n in judged)) for m in lines]
+    heads = [f"{n.title} {'↑' if n.direction == 'higher' else '↓'}" for n in judged]
     words = "; ".join(f"{m} {area}" for m, area, *_ in areas)
     points = [(m, percent(x), percent(y), percent(e)) for m, c in lines.items() for x, y, e in zip(*c, strict=True)]
     # Few players make many equal points.
@@ -229,30 +247,23 @@ def curves(audit: Audit, anchor: str, title: str) -> Markup:
             "when these go. “ours” is the ranking of the graphs above."),
         picture(figure, f"Curves of {count(len(lines), 'method')}. Mean over the curve: {words}.",
                 "Share of samples that keep their prediction, by method."),
-        table("Value ± standard error over samples.", ("method", *_AREAS.values()), areas),
+        table("Value ± standard error over samples.", ("method", *heads), areas),
         folded("The points of the curves", table("Points of the curves.", ("method", "removed", "same prediction",
                "standard error"), steps)),
     )  # fmt: skip
 
 
-_AREAS = {
-    "posthoc_accuracy": "post-hoc accuracy ↑",
-    "insertion_auc": "insertion ↑",
-    "deletion_auc": "deletion ↓",
-}
-
-
-def _area(audit: Audit, metric: str) -> str:
-    if metric not in audit.evidence.metrics:
+def _area(content: PageContent, metric: str) -> str:
+    if metric not in content.record.metrics:
         return "–"
-    value, error = audit.evidence.metrics[metric]
-    return f"{value:.3f} ± {error:.3f}"
+    found = content.record.metrics[metric]
+    return f"{found.value:.3f} ± {found.standard_error:.3f}"
 
 
-def samples(audit: Audit, anchor: str, title: str) -> Markup:
+def samples(content: PageContent, anchor: str, title: str) -> Markup:
     """The samples to look at first."""
-    predicted = audit.evidence.configuration["target"] == "predicted"
-    rows = hardest_first(audit.record["samples"], predicted=predicted)
+    predicted = content.record.configuration.target == "predicted"
+    rows = content.record.hardest_samples()
     head = ("sample", "label", "explained class", "gain", "groups", "removable", "undecided pairs")
     wrong = "Samples that the model gets wrong come first, then those" if predicted else "First come those"
     intro = (
@@ -260,83 +271,74 @@ def samples(audit: Audit, anchor: str, title: str) -> Markup:
         "which is the output on the whole input less the output with every feature removed). Explanations of such "
         "samples have little to explain. The record keeps no confidence of single predictions."
     )
-    parts = [tag("p", intro), table("The hardest samples.", head, [_row(audit, k) for k in rows[:8]], words=3)]
+    parts = [tag("p", intro), table("The hardest samples.", head, [_row(content, k) for k in rows[:8]], words=3)]
     for k in rows[:MAX_SAMPLES]:
-        sample = audit.record["samples"][k]
-        label = "" if sample["label"] is None else f", labelled “{sample['label']}”"
-        name = f"Sample {sample['index']}: why “{sample['target']}”{label}"
-        parts.append(drawing(audit, name, "", audit.sample_graphs[k], sample, k))
+        sample, graph = content.record.samples[k], content.record.sample_graphs[k]
+        label = "" if sample.label is None else f", labelled “{sample.label}”"
+        name = f"Sample {sample.index}: why “{sample.target}”{label}"
+        parts.append(drawing(content, graph, summary=sample, name=name, subtitle="", position=k))
     if len(rows) > 8:
-        everything = table("All samples.", head, [_row(audit, k) for k in range(len(rows))], words=3)
+        everything = table("All samples.", head, [_row(content, k) for k in range(len(rows))], words=3)
         parts.append(folded(f"All {count(len(rows), 'sample')}", everything))
     return section(anchor, title, *parts)
 
 
-def _row(audit: Audit, k: int) -> tuple[str, ...]:
-    sample, graph = audit.record["samples"][k], audit.evidence.samples[k]
-    label = "none" if sample["label"] is None else sample["label"]
-    removable = f"{graph.n_removable} of {graph.n_players}"
-    return (f"{sample['index']}", label, sample["target"], number(sample["gain"]), f"{len(graph.groups)}", removable,
-            f"{graph.n_undecided:,}")  # fmt: skip
+def _row(content: PageContent, k: int) -> tuple[str, ...]:
+    sample = content.record.samples[k]
+    label = "none" if sample.label is None else sample.label
+    removable = f"{sample.n_removable} of {sample.n_players}"
+    return (f"{sample.index}", label, sample.target, number(sample.gain), f"{sample.n_groups}", removable,
+            f"{sample.n_undecided:,}")  # fmt: skip
 
 
-def numbers(audit: Audit, anchor: str, title: str) -> Markup:
+def numbers(content: PageContent, anchor: str, title: str) -> Markup:
     """Every metric with its meaning and uncertainty, and what it was before."""
     head = ["number", "value", "standard error", "95 % interval"]
-    head += ["previous", "change"] if audit.previous is not None else []
+    head += ["previous", "change"] if content.previous is not None else []
     rows: list[list[object]] = []
-    for name, (value, error) in audit.evidence.metrics.items():
-        interval = audit.evidence.measure(name, "all", TWO_SIDED)
+    for name, found in content.record.metrics.items():
+        interval = measure(content.record, name, confidence=TWO_SIDED)
         known = interval.lower is not None and interval.upper is not None
         between = f"{number(interval.lower)} to {number(interval.upper)}" if known else "unknown"
         what = tag("small", " · ".join(filter(None, meaning(name))))
-        row: list[object] = [Markup(spelt(name) + what), number(value), number(error), between]
-        if audit.previous is not None:
-            before = audit.previous.metrics.get(name)
-            row += ["–", "–"] if before is None else [number(before[0]), f"{value - before[0]:+.4g}"]
+        row: list[object] = [breakable(name) + what, number(found.value), number(found.standard_error), between]
+        if content.previous is not None:
+            before = content.previous.metrics.get(name)
+            row += ["–", "–"] if before is None else [number(before.value), f"{found.value - before.value:+.4g}"]
         rows.append(row)
     note = (
-        f"Over {count(len(audit.evidence.samples), 'sample')}. A standard error of 0 means that all samples agree; the "
+        f"Over {count(len(content.record.samples), 'sample')}. A standard error of 0 means that all samples agree; the "
         "interval then comes from their number."
     )
-    parts = [tag("p", note), table("All numbers of the record.", head, rows), _by_class(audit)]
+    parts = [tag("p", note), table("All numbers of the record.", head, rows), _by_class(content)]
     return section(anchor, title, *parts)
 
 
-_BY_CLASS = {
-    "bivshap/posthoc_accuracy/ours": "post-hoc accuracy",
-    f"{PREFIX}accuracy_with_representatives": "with representatives",
-    f"{PREFIX}share_removable": "removable",
-    f"{PREFIX}n_independent": "independent features",
-    f"{PREFIX}mask_sinks_accuracy": "without sinks",
-    f"{PREFIX}keep_only_sources_accuracy": "sources only",
-}
-
-
-def _by_class(audit: Audit) -> Markup:
+def _by_class(content: PageContent) -> Markup:
     """The main numbers of every class."""
     rows = []
-    for name, found in (audit.record.get("class_metrics") or {}).items():
-        numbers = [found["metrics"].get(metric) for metric in _BY_CLASS]
-        cells = ["–" if m is None else f"{m['value']:.3g} ± {m['standard_error']:.2g}" for m in numbers]
-        rows.append((name, f"{found['n_samples']:,}", *cells))
+    for name, of_class in content.record.class_metrics.items():
+        found = [of_class.metrics.get(metric) for metric in BY_CLASS]
+        cells = ["–" if m is None else f"{m.value:.3g} ± {m.standard_error:.2g}" for m in found]
+        rows.append((name, f"{of_class.n_samples:,}", *cells))
     what = "The main numbers by class: value ± standard error over its samples."
-    return table(what, ("class", "samples", *_BY_CLASS.values()), rows) if rows else Markup()
+    heads = [entry.title for entry in map(find_number, BY_CLASS) if entry is not None]
+    return table(what, ("class", "samples", *heads), rows) if rows else Markup()
 
 
-def made(audit: Audit, anchor: str, title: str) -> Markup:
+def made(content: PageContent, anchor: str, title: str) -> Markup:
     """Cost, configuration, versions and the run, as recorded."""
     names = {"cost": "Cost", "configuration": "Configuration", "run": "Run", "versions": "Versions"}
     parts = []
     for field, name in names.items():
-        rows = list(_flat(audit.record[field]))
+        rows = list(_flat(encode(getattr(content.record, field))))
         facts = table(f"{name}, as recorded.", ("field", "value"), rows, words=2)
         parts += [tag("h3", name), tag("div", facts, class_="facts") if rows else tag("p", "Nothing was recorded.")]
     return section(anchor, title, *parts)
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested fields on one level; of long lists, such as the keys of the probe, the beginning."""
+    """Nested fields on one level; of long lists the beginning."""
     for key, value in fields.items():
         name = f"{prefix}{key}".replace("_", " ")
         if isinstance(value, Mapping):

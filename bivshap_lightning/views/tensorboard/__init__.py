@@ -1,1 +1,1 @@
-"""What is written into TensorBoard: pictures, tables, native graphs, curves and histograms."""
+"""Panels for TensorBoard: figures, tables and histograms of classes and samples."""

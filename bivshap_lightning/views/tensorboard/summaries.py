@@ -1,31 +1,29 @@
-"""What is written into TensorBoard's event files, dashboard by dashboard.
+"""Functions that write figures, text, histograms and descriptions of scalars into TensorBoard's event files.
 
-Each function takes a `torch.utils.tensorboard.SummaryWriter`, such as `TensorBoardLogger.experiment` on rank zero,
-and a step. Start TensorBoard with `START_LINE`: by default it keeps ten pictures per tag.
+Each takes a `torch.utils.tensorboard.SummaryWriter`, such as `TensorBoardLogger.experiment` on rank zero. Start
+TensorBoard with `START_LINE`: by default it keeps ten pictures per tag.
+
+Histograms go through `SummaryWriter.add_histogram`. The others are written as protocol buffers, because
+`add_figure` and `add_image` need the decoded picture, `add_text` appends "/text_summary" to the tag, and
+`add_scalar` takes no description.
 """
 
-import os
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike, NDArray
-from tensorboard.compat.proto.config_pb2 import RunMetadata
-from tensorboard.compat.proto.histogram_pb2 import HistogramProto
+from numpy.typing import ArrayLike
 from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
-from tensorboard.compat.proto.types_pb2 import DT_FLOAT, DT_STRING
-from tensorboard.plugins.pr_curve.plugin_data_pb2 import PrCurvePluginData
+from tensorboard.compat.proto.types_pb2 import DT_STRING
+from tensorboard.plugins.scalar.metadata import create_summary_metadata
 from tensorboard.plugins.text.plugin_data_pb2 import TextPluginData
 
-from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
-from bivshap_lightning.views.figures.canvas import render_png
-from bivshap_lightning.views.figures.layout import Layout
-from bivshap_lightning.views.figures.names import tag_part
-from bivshap_lightning.views.tensorboard.native_graph import build_native_graph
+from bivshap_lightning.views.figures.png import render_png
 
-START_LINE = "tensorboard --logdir lightning_logs --samples_per_plugin=images=1000,bivshap=1000"
+START_LINE = "tensorboard --logdir lightning_logs --samples_per_plugin=images=1000"
 """How to start TensorBoard so that it shows the pictures of every epoch."""
 
 HISTOGRAM_BINS = 50
@@ -34,10 +32,11 @@ HISTOGRAM_BINS = 50
 class Writer(Protocol):
     """The part of torch's `SummaryWriter` that is used here."""
 
-    all_writers: Any
-
     def flush(self) -> None:
-        """Bring to disk what is written so far."""
+        """Write to disk what is buffered."""
+
+    def add_histogram(self, tag: str, values: Any, global_step: int, bins: Any) -> None:
+        """Write a histogram."""
 
     def _get_file_writer(self) -> Any:
         """The open event file; opens another one after `close`."""
@@ -49,7 +48,7 @@ def write_figure(writer: Writer, tag: str, figure: Figure, step: int) -> int:
     Args:
         writer: Where to write.
         tag: Name of the picture; each step of a tag is a position of its slider.
-        figure: Any matplotlib figure; it is left as it is and needs no pyplot.
+        figure: Any matplotlib figure; it is not changed and needs no pyplot.
         step: Such as the epoch.
 
     Returns:
@@ -83,8 +82,11 @@ def write_text(writer: Writer, tag: str, markdown: str, step: int) -> None:
         >>> with tempfile.TemporaryDirectory() as folder, SummaryWriter(folder) as writer:
         ...     write_text(writer, "bivshap/class/cat/ranking", "| rank |", step=0)
     """
-    tensor = TensorProto(dtype=DT_STRING, string_val=[markdown.encode()], tensor_shape=_shape(1))
-    _write(writer, _tensor_value(tag, tensor, "text", TextPluginData(version=0).SerializeToString()), step)
+    shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)])
+    tensor = TensorProto(dtype=DT_STRING, string_val=[markdown.encode()], tensor_shape=shape)
+    content = TextPluginData(version=0).SerializeToString()
+    plugin_data = SummaryMetadata.PluginData(plugin_name="text", content=content)
+    _write(writer, Summary.Value(tag=tag, tensor=tensor, metadata=SummaryMetadata(plugin_data=plugin_data)), step)
 
 
 def write_histogram(writer: Writer, tag: str, values: ArrayLike, step: int) -> None:
@@ -108,133 +110,29 @@ def write_histogram(writer: Writer, tag: str, values: ArrayLike, step: int) -> N
             f"`values` must be finite numbers, at least one, got {numbers.size} of which "
             f"{int((~np.isfinite(numbers)).sum())} are not finite. Leave out what has no value."
         )
-    counts, edges = np.histogram(numbers, bins=HISTOGRAM_BINS)
-    histogram = HistogramProto(
-        min=numbers.min(),
-        max=numbers.max(),
-        num=numbers.size,
-        sum=numbers.sum(),
-        sum_squares=numbers @ numbers,
-        bucket_limit=edges.tolist(),
-        # The first limit is the lower end of the first bin, so the bucket below it is empty.
-        bucket=[0, *counts.tolist()],
-    )
-    _write(writer, Summary.Value(tag=tag, histo=histogram), step)
+    writer.add_histogram(tag, numbers, step, HISTOGRAM_BINS)
 
 
-def write_curve(writer: Writer, tag: str, method: str, x: ArrayLike, y: ArrayLike, step: int) -> str:
-    """Add a method's curve to a chart of the PR Curves dashboard, which draws any y over x between 0 and 1.
+def describe_scalars(writer: Writer, descriptions: Mapping[str, str]) -> None:
+    """Explain scalars in the Scalars dashboard, where the description appears behind an information sign.
 
-    TensorBoard gives colours to runs, so each method writes into a run of its own below the writer's folder.
-    That run is flushed and closed together with the writer.
+    TensorBoard takes the description from the first entry of a tag, so this must be called before the first value is
+    logged. The entry holds no value.
 
     Args:
         writer: Where to write.
-        tag: Name of the chart, the same for all methods.
-        method: Name of the method.
-        x: (N,) from 0 to 1, at least two.
-        y: (N,) from 0 to 1.
-        step: Such as the epoch.
-
-    Returns:
-        The folder of the method's run.
-
-    Example:
-        >>> import os, tempfile
-        >>> from torch.utils.tensorboard import SummaryWriter
-        >>> with tempfile.TemporaryDirectory() as folder, SummaryWriter(folder) as writer:
-        ...     run = write_curve(writer, "bivshap/posthoc/accuracy_vs_removed", "ours", [0, 1], [1, 0.2], 0)
-        ...     os.path.relpath(run, folder).replace(os.sep, "/")
-        'curves/ours'
-    """
-    recall, precision = _shares(x, "x"), _shares(y, "y")
-    n_points = recall.size
-    if recall.shape != precision.shape or recall.ndim != 1 or n_points < 2:
-        raise ValueError(
-            f"`x` and `y` must be vectors of one length, at least 2, got shapes {recall.shape} and {precision.shape}. "
-            "Pass the points of one curve."
-        )
-    # Rows: true and false positives, true and false negatives, precision, recall. Counts of zero would cut the
-    # curve down to a point.
-    table = np.vstack((np.ones((4, n_points)), precision, recall))
-    tensor = TensorProto(dtype=DT_FLOAT, float_val=table.ravel().tolist(), tensor_shape=_shape(6, n_points))
-    content = PrCurvePluginData(version=0, num_thresholds=n_points).SerializeToString()
-    run = _run_of(writer, method)
-    summary = Summary(value=[_tensor_value(tag, tensor, "pr_curves", content)])
-    writer.all_writers[run].add_summary(summary, step)
-    return run
-
-
-def write_redundancy_graph(
-    writer: Writer,
-    tag: str,
-    h: RedundancyGraph,
-    step: int,
-    *,
-    graph: ExplanationGraph | None = None,
-    scores: ArrayLike | None = None,
-    layout: Layout | None = None,
-) -> int:
-    """Show H in the Graphs dashboard: a node per player, a group as a scope that opens on a double click.
-
-    The dashboard has no steps: of each tag it shows what was written last.
-
-    Args:
-        writer: Where to write.
-        tag: Name in the dashboard's list of tags.
-        h: The redundancy graph.
-        step: Such as the epoch.
-        graph: G of the same players, for the ranks written into the nodes.
-        scores: (F,) ranking, high = important; by default `graph.ranking()`.
-        layout: Where groups have their letters from, as in the pictures.
-
-    Returns:
-        Bytes of the graph.
+        descriptions: A sentence in Markdown by tag.
 
     Example:
         >>> import tempfile
         >>> from torch.utils.tensorboard import SummaryWriter
-        >>> h = RedundancyGraph([[False, True], [False, False]], 0)
         >>> with tempfile.TemporaryDirectory() as folder, SummaryWriter(folder) as writer:
-        ...     write_redundancy_graph(writer, "bivshap/H/class/cat", h, step=0) < 1_000
-        True
+        ...     describe_scalars(writer, {"bivshap/redundancy/density": "Share of pairs that H calls redundant."})
     """
-    metadata = RunMetadata()
-    native = build_native_graph(h, graph=graph, scores=scores, layout=layout)
-    metadata.function_graphs.add().pre_optimization_graph.CopyFrom(native)
-    content = metadata.SerializeToString()
-    tensor = TensorProto(dtype=DT_STRING, string_val=[content], tensor_shape=_shape())
-    _write(writer, _tensor_value(tag, tensor, "graph_run_metadata_graph", b"1"), step)
-    return len(content)
+    for tag, description in descriptions.items():
+        metadata = create_summary_metadata(display_name=tag, description=description)
+        _write(writer, Summary.Value(tag=tag, metadata=metadata), 0)
 
 
 def _write(writer: Writer, value: Summary.Value, step: int) -> None:
     writer._get_file_writer().add_summary(Summary(value=[value]), step)
-
-
-def _tensor_value(tag: str, tensor: TensorProto, plugin: str, content: bytes) -> Summary.Value:
-    plugin_data = SummaryMetadata.PluginData(plugin_name=plugin, content=content)
-    return Summary.Value(tag=tag, tensor=tensor, metadata=SummaryMetadata(plugin_data=plugin_data))
-
-
-def _shape(*sizes: int) -> TensorShapeProto:
-    return TensorShapeProto(dim=[TensorShapeProto.Dim(size=size) for size in sizes])
-
-
-def _shares(values: ArrayLike, argument: str) -> NDArray[np.float64]:
-    numbers = np.asarray(values, dtype=np.float64)
-    if numbers.size and not (numbers.min() >= 0 and numbers.max() <= 1):
-        raise ValueError(
-            f"`{argument}` must lie between 0 and 1, got {numbers.min()} to {numbers.max()}. "
-            "Draw other curves with `draw_curves`."
-        )
-    return numbers
-
-
-def _run_of(writer: Writer, method: str) -> str:
-    """The folder of a method's run, with its event file among the writer's own as `add_scalars` does it."""
-    main = writer._get_file_writer()
-    run = os.path.join(main.get_logdir(), "curves", tag_part(method))
-    if run not in writer.all_writers:
-        writer.all_writers[run] = type(main)(run)
-    return run

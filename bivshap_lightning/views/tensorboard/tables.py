@@ -1,4 +1,4 @@
-"""The ranking and the groups as Markdown tables, names escaped."""
+"""`ranking_table` and `groups_table`: Markdown tables with escaped names, for the Text dashboard."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
+from bivshap_lightning.views.figures.axis_values import values_of_class, values_of_sample
 from bivshap_lightning.views.figures.graphs import check_same_players, order_of, scores_of
 from bivshap_lightning.views.figures.layout import Layout, letter_of
 from bivshap_lightning.views.figures.names import markdown_text, plain, shorten
@@ -21,14 +22,14 @@ def ranking_table(
     scores: ArrayLike | None = None,
     layout: Layout | None = None,
 ) -> str:
-    """The most important players, one row each: score, Shapley value, group, and who is redundant given whom.
+    """The most important players, one row each: score, Shapley value, group, and arrows of H from and to it.
 
     Args:
         graph: G.
         h: The redundancy graph of the same players.
         top: Number of rows.
         scores: (F,) ranking, high = important; by default `graph.ranking()`.
-        layout: Where groups have their letters from, as in the pictures.
+        layout: The one of the figures, for the same letters of groups.
 
     Example:
         >>> graph = ExplanationGraph([[0, 0], [1 / 2, 0]], names=["a", "b|c"], shapley=[3 / 2, 1 / 2])
@@ -42,14 +43,14 @@ def ranking_table(
     """
     check_same_players(graph, h)
     ranking = scores_of(graph, scores)
-    slot_of = (layout or Layout()).slot_of_players(h)
+    number_of = (layout or Layout()).group_number_of_players(h)
     players = order_of(graph, scores)[:top]
     columns = {
         "rank": ("---:", [str(rank + 1) for rank in range(len(players))]),
         "feature": (":---", [_cell(graph.names[player]) for player in players]),
         "score": ("---:", [f"{ranking[player]:.4g}" for player in players]),
         "Shapley value": ("---:", [_number(graph.shapley, player) for player in players]),
-        "group": (":---:", [letter_of(slot_of[player]) if player in slot_of else "" for player in players]),
+        "group": (":---:", [letter_of(number_of[player]) if player in number_of else "" for player in players]),
         "makes redundant": (":---", [_some(h.names, np.flatnonzero(h.adjacency[p]), 3) for p in players]),
         "redundant given": (":---", [_some(h.names, np.flatnonzero(h.adjacency[:, p]), 3) for p in players]),
     }
@@ -76,7 +77,7 @@ def groups_table(
         graph: G of the same players.
         top: Number of rows.
         scores: (F,) ranking by which the member to keep is chosen; by default `graph.ranking()`.
-        layout: Where groups have their letters from, as in the pictures.
+        layout: The one of the figures, for the same letters of groups.
 
     Example:
         >>> graph = ExplanationGraph([[0, 0, 1], [0, 0, 1], [2, 2, 0]], names=["a", "b", "c"])
@@ -92,12 +93,12 @@ def groups_table(
     if not h.groups:
         return f"No two features make each other redundant at gamma = {h.gamma:.3g}: there are no groups."
     kept = set(h.representatives(scores_of(graph, scores)))
-    slots = (layout or Layout()).slots(h)
+    numbers = (layout or Layout()).group_numbers(h)
     groups = [list(group) for group in h.groups[:top]]
     into = [np.setdiff1d(np.flatnonzero(h.adjacency[:, group].any(axis=1)), group) for group in groups]
     out_of = [np.setdiff1d(np.flatnonzero(h.adjacency[group].any(axis=0)), group) for group in groups]
     columns = {
-        "group": (":---:", [letter_of(slot) for slot in slots[:top]]),
+        "group": (":---:", [letter_of(number) for number in numbers[:top]]),
         "size": ("---:", [str(len(group)) for group in groups]),
         "members": (":---", [_some(h.names, group, 8) for group in groups]),
         "keep": (":---", [_some(h.names, kept & set(group), 1) for group in groups]),
@@ -113,6 +114,38 @@ def groups_table(
     )
 
 
+def pairs_table(graph: ExplanationGraph, *, graphs: Sequence[ExplanationGraph] | None = None, top: int = 10) -> str:
+    """The pairs of players that stand in for each other or need each other most, as in `draw_axis`.
+
+    Args:
+        graph: G, with Shapley values.
+        graphs: The samples of a class, all with the names of `graph`, for means over them.
+        top: Number of rows.
+
+    Example:
+        >>> weights, shapley = [[0, 0, 1 / 4], [0, 0, 1 / 4], [1 / 6, 1 / 6, 0]], [1 / 2, 1 / 2, 1 / 2]
+        >>> print(pairs_table(ExplanationGraph(weights, names=["a", "b", "c"], shapley=shapley)))
+        | features | relation | pair term C |
+        | :--- | :--- | ---: |
+        | a, b | stand in for each other | -0.1667 |
+        <BLANKLINE>
+        C is how much the importance of one changes when the other is present, beyond what any other feature does.
+    """
+    values = values_of_sample(graph) if graphs is None else values_of_class(graphs)
+    pairs = values.strongest_pairs(range(graph.n_players), top)
+    if not pairs:
+        return "No two features stand in for each other or need each other noticeably."
+    columns = {
+        "features": (":---", [f"{_cell(graph.names[i])}, {_cell(graph.names[j])}" for i, j, _ in pairs]),
+        "relation": (":---", ["stand in for each other" if c < 0 else "need each other" for _, _, c in pairs]),
+        "pair term C": ("---:", [f"{c:.4g}" for _, _, c in pairs]),
+    }
+    return (
+        f"{_table(columns)}\n\nC is how much the importance of one changes when the other is present, beyond what "
+        "any other feature does."
+    )
+
+
 def _table(columns: Mapping[str, tuple[str, Sequence[str]]]) -> str:
     """Markdown of columns, each with its alignment and its cells."""
     alignment = [column[0] for column in columns.values()]
@@ -125,7 +158,7 @@ def _number(values: NDArray[np.float64] | None, player: int) -> str:
 
 
 def _some(names: Sequence[str], players: Iterable[int], n_shown: int) -> str:
-    """The first names and how many more there are."""
+    """The first names and the number of the others."""
     chosen = [int(player) for player in players]
     shown = ", ".join(_cell(names[player]) for player in chosen[:n_shown])
     return f"{shown} and {len(chosen) - n_shown} more" if len(chosen) > n_shown else shown

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bivshap_lightning.graph import RedundancyGraph
-from bivshap_lightning.views import Layout, groups_table, ranking_table
+from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
+from bivshap_lightning.views import Layout, groups_table, pairs_table, ranking_table
+from bivshap_lightning.views.figures.axis_values import potential_and_pairwise
 from bivshap_lightning.views.figures.names import (
     distinct,
     labels_of,
     markdown_text,
-    node_names,
     plain,
     shorten,
     tag_part,
 )
-from tests.views.panel_graphs import NASTY_NAMES, grouped_graph, random_graph, sentence_graph
+from tests.views.example_graphs import NASTY_NAMES, enumerated, grouped_graph, random_graph, sentence_graph
 
 with warnings.catch_warnings():
     # A library inside TensorBoard warns about another one inside it.
@@ -93,7 +93,7 @@ def test_groups_are_listed_with_size_members_and_the_member_to_keep():
 
 def test_letters_come_from_the_layout_of_the_pictures():
     layout = Layout()
-    layout.slots(RedundancyGraph([[i != j and {i, j} == {2, 3} for j in range(4)] for i in range(4)], 0))
+    layout.group_numbers(RedundancyGraph([[i != j and {i, j} == {2, 3} for j in range(4)] for i in range(4)], 0))
     graph = grouped_graph([2, 1, 1])
     h = graph.redundancy()
     assert rows_of(groups_table(h, graph, layout=layout))[2][0] == "B"
@@ -107,6 +107,26 @@ def test_no_groups_and_many_groups_are_said_in_words():
     assert "10 smaller groups are not listed" in groups_table(graph.redundancy(), graph)
     graph = grouped_graph([12])
     assert "and 4 more" in groups_table(graph.redundancy(), graph)
+
+
+def test_pairs_are_listed_strongest_first_with_their_relation():
+    def game(present):
+        return float(bool(present & {0, 1})) + float({2, 3} <= present) / 2
+
+    graph = enumerated(game, 4, names=["a", "b", "c", "d"])
+    _, pairwise = potential_and_pairwise(graph)
+    rows = rows_of(pairs_table(graph))[2:]
+    assert [row[:2] for row in rows] == [["a, b", "stand in for each other"], ["c, d", "need each other"]]
+    assert float(rows[0][2]) == pytest.approx(pairwise[0, 1], abs=1e-4)
+    assert len(rows_of(pairs_table(graph, top=1))) == 3
+
+
+def test_pairs_of_a_class_are_means_over_its_samples():
+    plus = grouped_graph([2, 1])
+    minus = ExplanationGraph(-plus.weights, shapley=-plus.shapley)
+    mean = ExplanationGraph.mean([plus, minus])
+    assert "No two features" in pairs_table(mean)
+    assert rows_of(pairs_table(mean, graphs=[plus, minus])) == rows_of(pairs_table(plus))
 
 
 def test_names_from_data_are_shown_letter_by_letter_by_tensorboard():
@@ -135,13 +155,6 @@ def test_any_name_becomes_one_safe_step_of_a_tag(text):
     part.encode()
 
 
-@given(st.lists(st.text(max_size=70), max_size=6))
-def test_node_names_are_distinct_and_of_the_allowed_letters(texts):
-    names = node_names(texts)
-    assert len({name.lower() for name in names}) == len(texts)
-    assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
-
-
 @given(st.text(max_size=40), st.integers(2, 20))
 def test_shortened_text_is_short_and_keeps_short_text(text, length):
     shortened = shorten(text, length)
@@ -158,6 +171,10 @@ def test_shortened_text_is_short_and_keeps_short_text(text, length):
         (
             ["x_coordinate_of_the_left_corner_in_mm", "x_coordinate_of_the_right_corner_in_mm"],
             ["x_coordi…left", "x_coordi…right"],
+        ),
+        (
+            ["gene_01_expression_level_in_mm", "gene_02_expression_level_in_mm"],
+            ["gene_01_expression_…", "gene_02_expression_…"],
         ),
     ],
 )

@@ -1,8 +1,11 @@
-"""Graphs that the tests of the panels share."""
+"""Graphs that the tests of the views share, and what their figures hold."""
+
+from itertools import permutations
 
 import numpy as np
 
 from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.views.figures.text import TextLine
 
 SENTENCE = ("The", "movie", "is", "the", "worst", ";", "surprisingly", "awful")
 NASTY_NAMES = (
@@ -50,18 +53,46 @@ def sentence_graph():
     return ExplanationGraph(weights, names=SENTENCE, shapley=weights.mean(axis=0))
 
 
+def enumerated(game, n_players=3, names=None):
+    """G and Shapley values of a game over all orders of its players."""
+    bivariate, shapley = np.zeros((n_players, n_players)), np.zeros(n_players)
+    orders = list(permutations(range(n_players)))
+    for order in orders:
+        for place, i in enumerate(order):
+            before = set(order[:place])
+            gain = game(before | {i}) - game(before)
+            shapley[i] += gain / len(orders)
+            for j in before:
+                bivariate[i, j] += gain / len(orders)
+    return ExplanationGraph(bivariate.T, names=names, shapley=shapley)
+
+
 def texts_of(figure):
     """All text of a figure, in one string."""
-    return "\n".join(text.get_text() for axes in figure.axes for text in axes.texts)
+    return "\n".join(line.get_text() for line in lines_in(figure))
+
+
+def lines_in(figure):
+    """All lines of text of a figure."""
+    return [artist for artist in figure.artists if isinstance(artist, TextLine)]
+
+
+def marks_of(figure, kind):
+    """The marks of a kind, such as "node", by the rest of their group identifier."""
+    marks = [(artist.get_gid() or "", artist) for artist in figure.artists]
+    return {gid.removeprefix(f"{kind}:"): artist for gid, artist in marks if gid.startswith(f"{kind}:")}
 
 
 def gids_of(figure, kind):
-    """The group identifiers of a kind of mark, such as "node", without the kind."""
-    artists = [artist for axes in figure.axes for artist in axes.get_children()]
-    gids = [artist.get_gid() or "" for artist in artists]
-    return [gid.removeprefix(f"{kind}:") for gid in gids if gid.startswith(f"{kind}:")]
+    """The group identifiers of a kind of mark, without the kind."""
+    return list(marks_of(figure, kind))
 
 
 def lines_of(figure, gid):
     """The lines of text with a group identifier, joined by spaces."""
-    return " ".join(t.get_text() for axes in figure.axes for t in axes.texts if t.get_gid() == gid)
+    return " ".join(line.get_text() for line in lines_in(figure) if line.get_gid() == gid)
+
+
+def picture_of(figure, name):
+    """(H, W, 3) of a picture in a figure, from 0 to 1."""
+    return np.asarray(marks_of(figure, "picture")[name].get_array(), dtype=float)[..., :3] / 255

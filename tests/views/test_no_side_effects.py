@@ -11,8 +11,17 @@ import numpy as np
 import pytest
 from torch.utils.tensorboard import SummaryWriter
 
-from bivshap_lightning.views import Panels, draw_curves, draw_graphs, draw_image_graphs, draw_words, render_png
-from tests.views.panel_graphs import grouped_graph, random_graph, sentence_graph
+from bivshap_lightning import views
+from bivshap_lightning.views import (
+    Panels,
+    draw_axis,
+    draw_curves,
+    draw_graphs,
+    draw_image_graphs,
+    draw_words,
+    render_png,
+)
+from tests.views.example_graphs import random_graph, sentence_graph
 
 STYLE = {
     "axes.facecolor": "black",
@@ -37,6 +46,7 @@ def pictures():
     graph = sentence_graph()
     h = graph.redundancy()
     curve = np.linspace(0, 1, 5), np.linspace(1, 0, 5), None
+    yield draw_axis(graph, title="t", words=graph.names)
     yield draw_graphs(graph, h, title="t")
     yield draw_words(graph, h, title="t")
     yield draw_image_graphs(graph, h, np.zeros((2, 4)), np.arange(8).reshape(2, 4), title="t")
@@ -56,8 +66,9 @@ def test_panels_load_neither_pyplot_nor_torch_nor_lightning(tmp_path):
     code = """
 import sys
 from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning import views
 from bivshap_lightning.views import Panels
-graph = ExplanationGraph([[0, 0], [1, 0]])
+graph = ExplanationGraph([[0, 0], [1, 0]], shapley=[1.5, 0.5])
 Panels(sys.argv[1]).write_class("a", graph, graph.redundancy(), step=0)
 heavy = {"matplotlib.pyplot", "torch", "lightning", "pytorch_lightning", "tensorflow", "pandas"} & set(sys.modules)
 assert not heavy, heavy
@@ -66,13 +77,24 @@ assert not heavy, heavy
     assert run.returncode == 0, run.stderr
 
 
-def test_writing_figures_uses_no_pyplot(tmp_path):
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    before = pyplot.get_fignums()
-    with SummaryWriter(str(tmp_path)) as writer:
-        graph = grouped_graph([2, 1])
-        Panels(writer).write_class("a", graph, graph.redundancy(), step=0)
-    assert pyplot.get_fignums() == before
+def test_the_html_page_and_the_figures_do_not_load_tensorboard():
+    code = """
+import sys
+import bivshap_lightning.views.html
+from bivshap_lightning.views import draw_axis, render_png
+heavy = {"tensorboard", "matplotlib.pyplot"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def test_all_public_names_are_found_and_others_are_not():
+    for name in views.__all__:
+        assert getattr(views, name) is not None
+    assert sorted(views.__all__) == sorted(dir(views))
+    with pytest.raises(AttributeError, match=r"module 'bivshap_lightning.views' has no attribute 'draw_nothing'"):
+        _ = views.draw_nothing
 
 
 def resident_bytes():

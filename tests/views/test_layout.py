@@ -1,4 +1,4 @@
-"""Seats and colours stay where they are from epoch to epoch."""
+"""Positions and colours stay the same from epoch to epoch."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from bivshap_lightning.graph import RedundancyGraph
 from bivshap_lightning.views import Layout, draw_graphs
 from bivshap_lightning.views.figures.layout import COLOURS, FURTHER_COLOUR, colour_of, letter_of
-from tests.views.panel_graphs import grouped_graph, random_graph
+from tests.views.example_graphs import grouped_graph, marks_of, random_graph
 
 
 def redundancy_of(*groups, n_players):
@@ -19,30 +19,26 @@ def redundancy_of(*groups, n_players):
 
 
 def places_of_nodes(figure):
-    return {
-        patch.get_gid(): tuple(patch.get_center())
-        for patch in figure.axes[0].patches
-        if (patch.get_gid() or "").startswith("node:")
-    }
+    return {player: tuple(disc.get_center()) for player, disc in marks_of(figure, "node").items()}
 
 
-def test_players_of_a_group_sit_side_by_side_at_first():
+def test_players_of_a_group_are_side_by_side_at_first():
     layout = Layout()
-    assert layout.seats(redundancy_of((0, 3), (1, 4), n_players=6), range(6)) == (0, 3, 1, 4, 2, 5)
+    assert layout.arrange(redundancy_of((0, 3), (1, 4), n_players=6), range(6)) == (0, 3, 1, 4, 2, 5)
 
 
-def test_seats_outlive_the_groups_that_gave_them():
+def test_positions_do_not_depend_on_later_groups():
     layout = Layout()
-    first = layout.seats(redundancy_of((0, 3), n_players=5), range(5))
-    assert layout.seats(redundancy_of((1, 2, 4), n_players=5), range(5)) == first
+    first = layout.arrange(redundancy_of((0, 3), n_players=5), range(5))
+    assert layout.arrange(redundancy_of((1, 2, 4), n_players=5), range(5)) == first
 
 
-def test_a_player_who_comes_takes_the_seat_of_one_who_left():
+def test_a_new_player_takes_the_position_of_one_that_is_no_longer_drawn():
     layout, h = Layout("index"), redundancy_of(n_players=10)
-    assert layout.seats(h, [1, 3, 5, 7]) == (1, 3, 5, 7)
-    assert layout.seats(h, [7, 5, 1, 2]) == (1, 2, 5, 7)
-    assert layout.seats(h, [0, 7]) == (0, 7)
-    assert layout.seats(h, [0, 7, 8]) == (0, 7, 8)
+    assert layout.arrange(h, [1, 3, 5, 7]) == (1, 3, 5, 7)
+    assert layout.arrange(h, [7, 5, 1, 2]) == (1, 2, 5, 7)
+    assert layout.arrange(h, [0, 7]) == (0, 7)
+    assert layout.arrange(h, [0, 7, 8]) == (0, 7, 8)
 
 
 def test_positions_in_the_picture_do_not_move_when_weights_and_groups_change():
@@ -56,7 +52,7 @@ def test_positions_in_the_picture_do_not_move_when_weights_and_groups_change():
     assert places[0] == places[1]
 
 
-def test_of_many_players_those_who_stay_keep_their_positions():
+def test_of_many_players_those_still_drawn_keep_their_positions():
     layout = Layout()
     graphs = [random_graph(60, seed=seed) for seed in (0, 1)]
     first, second = (places_of_nodes(draw_graphs(g, g.redundancy(), title="t", layout=layout)) for g in graphs)
@@ -69,46 +65,46 @@ def test_of_many_players_those_who_stay_keep_their_positions():
 
 def test_a_group_keeps_its_colour_when_it_grows_shrinks_or_changes_rank():
     layout = Layout()
-    assert layout.slots(redundancy_of((0, 1, 2), (3, 4), n_players=9)) == (0, 1)
+    assert layout.group_numbers(redundancy_of((0, 1, 2), (3, 4), n_players=9)) == (0, 1)
     # The second group is now the larger one, so it comes first.
-    assert layout.slots(redundancy_of((3, 4, 5, 6), (0, 1), n_players=9)) == (1, 0)
+    assert layout.group_numbers(redundancy_of((3, 4, 5, 6), (0, 1), n_players=9)) == (1, 0)
 
 
 def test_a_group_that_comes_back_has_its_colour_again():
     layout = Layout()
-    layout.slots(redundancy_of((0, 1), (2, 3), n_players=6))
-    assert layout.slots(redundancy_of((4, 5), n_players=6)) == (2,)
-    assert layout.slots(redundancy_of((2, 3), n_players=6)) == (1,)
+    layout.group_numbers(redundancy_of((0, 1), (2, 3), n_players=6))
+    assert layout.group_numbers(redundancy_of((4, 5), n_players=6)) == (2,)
+    assert layout.group_numbers(redundancy_of((2, 3), n_players=6)) == (1,)
 
 
 def test_two_parts_of_a_split_group_have_different_colours():
     layout = Layout()
-    layout.slots(redundancy_of((0, 1, 2, 3, 4), n_players=6))
-    assert sorted(layout.slots(redundancy_of((0, 1, 2), (3, 4), n_players=6))) == [0, 1]
+    layout.group_numbers(redundancy_of((0, 1, 2, 3, 4), n_players=6))
+    assert sorted(layout.group_numbers(redundancy_of((0, 1, 2), (3, 4), n_players=6))) == [0, 1]
 
 
 def test_colours_of_groups_that_are_gone_are_used_again_once_all_were_used():
     layout = Layout()
     pairs = [(2 * k, 2 * k + 1) for k in range(12)]
-    assert layout.slots(redundancy_of(*pairs[:10], n_players=24)) == tuple(range(10))
-    assert max(layout.slots(redundancy_of(*pairs[10:], n_players=24))) < len(COLOURS)
+    assert layout.group_numbers(redundancy_of(*pairs[:10], n_players=24)) == tuple(range(10))
+    assert max(layout.group_numbers(redundancy_of(*pairs[10:], n_players=24))) < len(COLOURS)
 
 
 def test_more_groups_than_colours_share_one_colour_but_no_letter():
-    slots = Layout().slots(redundancy_of(*[(2 * k, 2 * k + 1) for k in range(30)], n_players=60))
-    assert len({letter_of(slot) for slot in slots}) == 30
-    assert {colour_of(slot) for slot in slots} == {*COLOURS, FURTHER_COLOUR}
+    numbers = Layout().group_numbers(redundancy_of(*[(2 * k, 2 * k + 1) for k in range(30)], n_players=60))
+    assert len({letter_of(number) for number in numbers}) == 30
+    assert {colour_of(number) for number in numbers} == {*COLOURS, FURTHER_COLOUR}
 
 
-def test_a_layout_goes_on_after_a_restart():
+def test_a_layout_continues_after_a_restart():
     graph = grouped_graph([3, 2, 1, 1])
     layout = Layout()
-    layout.seats(graph.redundancy(), range(7))
-    layout.slots(graph.redundancy())
+    layout.arrange(graph.redundancy(), range(7))
+    layout.group_numbers(graph.redundancy())
     restored = Layout.from_state_dict(json.loads(json.dumps(layout.state_dict())))
     other = redundancy_of((5, 6), (3, 4), n_players=7)
-    assert restored.seats(other, range(7)) == layout.seats(other, range(7))
-    assert restored.slots(other) == layout.slots(other)
+    assert restored.arrange(other, range(7)) == layout.arrange(other, range(7))
+    assert restored.group_numbers(other) == layout.group_numbers(other)
 
 
 def test_an_unknown_order_is_refused():

@@ -1,4 +1,4 @@
-"""What is in the pictures: marks, words, sizes."""
+"""What is in the figures: marks, words, sizes."""
 
 import io
 from itertools import pairwise
@@ -11,20 +11,25 @@ from PIL import Image
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
 from bivshap_lightning.views import (
     Layout,
+    draw_axis,
     draw_curves,
     draw_graphs,
     draw_image_graphs,
     draw_words,
     render_png,
 )
+from bivshap_lightning.views.figures.canvas import Area, Canvas
 from bivshap_lightning.views.figures.layout import COLOURS
 from bivshap_lightning.views.figures.node_link import spread
-from tests.views.panel_graphs import (
+from tests.views.example_graphs import (
     NASTY_NAMES,
     SENTENCE,
     gids_of,
     grouped_graph,
+    lines_in,
     lines_of,
+    marks_of,
+    picture_of,
     random_graph,
     sentence_graph,
     texts_of,
@@ -72,6 +77,15 @@ PICTURES = {
     "pixels": lambda: _image(random_graph(64), np.arange(64).reshape(8, 8)),
     "tall grid": lambda: _image(random_graph(6), np.arange(6).reshape(6, 1).repeat(20, 0).repeat(30, 1)),
     "curves": lambda: draw_curves(_curves(), title="t", xlabel="x", ylabel="y", caption="c"),
+    "axis, 3 players": lambda: draw_axis(grouped_graph([2, 1]), title="t", subtitle="s"),
+    "axis, 1 player": lambda: draw_axis(ExplanationGraph([[0.0]], shapley=[0.5]), title="t"),
+    "axis, 30 rows": lambda: draw_axis(random_graph(30), title="t", max_rows=30),
+    "axis, 196 players": lambda: draw_axis(random_graph(196), title="t"),
+    "axis, nasty names": lambda: draw_axis(random_graph(12, names=NASTY_NAMES), title="$x_1^2$ " + "long " * 60),
+    "axis, words": lambda: draw_axis(sentence_graph(), title="t", words=SENTENCE),
+    "axis, image": lambda: draw_axis(random_graph(64), title="t", segments=np.arange(64).reshape(8, 8)),
+    "axis, class": lambda: draw_axis(random_graph(9), title="t", graphs=[random_graph(9, seed=s) for s in range(5)]),
+    "axis, change": lambda: draw_axis(random_graph(9), title="t", before=random_graph(9, seed=1)),
 }
 
 
@@ -81,7 +95,8 @@ def test_all_text_lies_inside_the_picture_and_no_two_texts_overlap(name):
     canvas = FigureCanvasAgg(figure)
     renderer = canvas.get_renderer()
     width, height = canvas.get_width_height()
-    boxes = [text.get_window_extent(renderer) for axes in figure.axes for text in axes.texts]
+    boxes = [line.get_window_extent(renderer) for line in lines_in(figure)]
+    assert boxes
     for box in boxes:
         assert box.x0 >= -1
         assert box.y0 >= -1
@@ -96,13 +111,14 @@ def test_all_text_lies_inside_the_picture_and_no_two_texts_overlap(name):
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_is_a_small_png_of_the_width_tensorboard_likes(name):
+def test_a_figure_becomes_a_small_png(name):
     png, width, height = render_png(PICTURES[name]())
     with Image.open(io.BytesIO(png)) as image:
         assert image.size == (width, height)
         assert image.convert("RGB").getpixel((1, 1)) == (255, 255, 255)
-    assert width == 1050
-    assert height <= 800
+    # Shown at 350 pixels.
+    assert width == 700
+    assert height <= 1120
     assert len(png) < 100_000
 
 
@@ -155,9 +171,8 @@ def test_zero_weights_are_no_arrows():
 
 def test_discs_grow_with_the_ranking():
     graph = sentence_graph()
-    figure = _graphs(graph)
-    radius = {p.get_gid(): p.get_radius() for p in figure.axes[0].patches if "node:" in (p.get_gid() or "")}
-    order = [radius[f"node:{player}"] for player in graph.order()]
+    discs = marks_of(_graphs(graph), "node")
+    order = [discs[str(player)].get_radius() for player in graph.order()]
     assert order == sorted(order, reverse=True)
     assert order[0] > 2 * order[-1]
 
@@ -167,7 +182,7 @@ def test_boxes_and_arrows_of_h_are_those_of_its_quotient():
     assert len([gid for gid in gids_of(figure, "box") if "text" not in gid]) == 5
     assert len(gids_of(figure, "arrow")) == 4
     assert "A · 3 features" in texts_of(figure)
-    assert "Without any arrow: 8, 9" in lines_of(figure, "apart")
+    assert "Without any arrow: 8, 9" in lines_of(figure, "isolated")
 
 
 def test_h_is_never_cut_by_importance():
@@ -192,23 +207,20 @@ def test_empty_and_complete_h_are_said_in_words():
 def test_undecided_pairs_are_counted_below_the_title():
     graph = ExplanationGraph([[0, 0.1], [0.3, 0]], standard_error=[[0, 0.01], [0.04, 0]])
     figure = draw_graphs(graph, graph.redundancy(0.25), title="t", subtitle="epoch 3")
-    assert (
-        lines_of(figure, "subtitle")
-        == "epoch 3 · 2 features · γ = 0.25 · H has 1 of 2 arrows · 1 undecided within the noise"
-    )
+    assert lines_of(figure, "subtitle") == "epoch 3 · 2 features · γ = 0.25 · H: 1 of 2 arrows · 1 undecided"
 
 
-def test_groups_have_the_colour_of_their_slot_in_both_drawings():
+def test_groups_have_their_colour_in_the_drawing_of_g():
     figure = _graphs(grouped_graph([2, 1]))
-    faces = {p.get_gid(): p.get_facecolor() for p in figure.axes[0].patches if p.get_gid()}
-    assert faces["node:0"] == faces["node:1"] != faces["node:2"]
-    assert tuple(round(255 * c) for c in faces["node:0"][:3]) == tuple(bytes.fromhex(COLOURS[0][1:]))
+    faces = {player: disc.get_facecolor() for player, disc in marks_of(figure, "node").items()}
+    assert faces["0"] == faces["1"] != faces["2"]
+    assert tuple(round(255 * c) for c in faces["0"][:3]) == tuple(bytes.fromhex(COLOURS[0][1:]))
 
 
 def test_names_are_not_read_as_formulas():
     figure = _graphs(random_graph(12, names=NASTY_NAMES), title="$\\frac{}{$")
-    assert all(not text.get_parse_math() for text in figure.axes[0].texts)
     assert "$\\frac{}{$" in texts_of(figure)
+    assert "x_1^2 \\alpha $" in texts_of(figure)
     render_png(figure)
 
 
@@ -222,12 +234,11 @@ def test_words_keep_their_reading_order_and_may_repeat():
     graph = sentence_graph()
     figure = draw_words(graph, graph.redundancy(), title="t", words=["very", "very", *SENTENCE[2:]])
     assert [int(word) for word in gids_of(figure, "word")] == list(range(8))
-    nodes = [p for p in figure.axes[0].patches if "node:" in (p.get_gid() or "")]
-    assert [p.get_gid() for p in nodes] == [f"node:{k}" for k in range(8)]
+    assert gids_of(figure, "node") == [str(k) for k in range(8)]
     assert texts_of(figure).count("very") >= 4
 
 
-def test_a_long_text_is_cut_after_four_lines():
+def test_a_long_text_is_cut_after_six_lines():
     figure = _many_words()
     shown = len(gids_of(figure, "word"))
     assert 30 < shown < 300
@@ -237,12 +248,12 @@ def test_a_long_text_is_cut_after_four_lines():
 def test_an_image_shows_its_groups_in_colour_and_the_rest_in_grey():
     segments = np.arange(4).reshape(2, 2).repeat(3, 0).repeat(3, 1)
     figure = _image(grouped_graph([2, 1, 1], arrows=[(1, 2)]), segments)
-    pictures = {image.get_gid(): image.get_array() for image in figure.axes[0].images}
-    assert pictures["picture:H"].shape == (6, 6, 3)
-    coloured = np.ptp(np.asarray(pictures["picture:H"], dtype=float), axis=2) > 0.01
+    picture = picture_of(figure, "H")
+    assert picture.shape == (6, 6, 3)
+    coloured = np.ptp(picture, axis=2) > 0.01
     np.testing.assert_array_equal(coloured, segments <= 1)
     # The fourth part is redundant given the third without being in a group.
-    assert any(patch.get_gid() == "hatched" for patch in figure.axes[0].patches)
+    assert any(patch.get_gid() == "hatched" for patch in figure.artists)
     assert "A: 2 parts" in texts_of(figure)
     assert "1 redundant given some other part" in texts_of(figure)
 
@@ -250,23 +261,39 @@ def test_an_image_shows_its_groups_in_colour_and_the_rest_in_grey():
 def test_the_heat_map_follows_the_scores_and_leaves_pixels_without_a_player_white():
     segments = np.array([[0, 1], [2, -1]])
     figure = _image(random_graph(3), segments, scores=[0.1, 0.5, 0.3])
-    heat = next(i.get_array() for i in figure.axes[0].images if i.get_gid() == "picture:ranking")
-    brightness = np.asarray(heat, dtype=float).mean(axis=2)
+    brightness = picture_of(figure, "ranking").mean(axis=2)
     assert brightness[0, 0] < brightness[1, 0] < brightness[0, 1] < brightness[1, 1] == 1
 
 
+def test_pictures_are_drawn_the_right_way_up():
+    canvas = Canvas(40, 60)
+    corners = np.array([[[1.0, 0, 0], [0, 1, 0]], [[0, 0, 1], [0, 0, 0]]])
+    canvas.picture(corners, Area(10, 20, 20, 30))
+    png, _, _ = render_png(canvas.finish())
+    with Image.open(io.BytesIO(png)) as image:
+        pixels = np.asarray(image.convert("RGB")) / 255
+    np.testing.assert_array_equal(pixels[[[22, 22], [47, 47]], [[12, 28], [12, 28]]], corners)
+
+
 def test_nodes_lie_inside_their_parts():
-    # A ring: its centre of mass belongs to the part inside.
+    # A ring, whose centre of mass belongs to the part inside, open at the bottom.
     segments = np.zeros((9, 9), dtype=int)
-    segments[2:7, 2:7] = 1
+    segments[2:9, 2:7] = 1
     figure = _image(random_graph(2, share_zero=0), segments)
-    picture = next(i for i in figure.axes[0].images if i.get_gid() == "picture:G")
-    left, right, bottom, top = picture.get_extent()
-    for patch in figure.axes[0].patches:
-        if "node:" in (patch.get_gid() or ""):
-            x, y = patch.get_center()
-            row, column = int(9 * (y - top) / (bottom - top)), int(9 * (x - left) / (right - left))
-            assert segments[row, column] == int(patch.get_gid().removeprefix("node:"))
+    box = marks_of(figure, "picture")["G"].get_window_extent()
+    discs = marks_of(figure, "node")
+    assert len(discs) == 2
+    for player, disc in discs.items():
+        x, y = disc.get_data_transform().transform(disc.get_center())
+        row, column = int(9 * (box.ymax - y) / abs(box.height)), int(9 * (x - box.x0) / box.width)
+        assert segments[row, column] == int(player)
+
+
+def test_parts_carry_the_names_of_the_table():
+    segments = np.array([[0, 0, 1], [0, 0, 2], [3, 3, 2]])
+    graph = random_graph(4, names=["sky", "left wheel of the red car on the road", "7", "8"])
+    figure = _image(graph, segments)
+    assert {line.get_text() for line in marks_of(figure, "part").values()} >= {"sky", "7", "8"}
 
 
 @pytest.mark.parametrize(
@@ -285,24 +312,24 @@ def test_nodes_lie_inside_their_parts():
 def test_pictures_of_all_usual_shapes_and_ranges_are_drawn(image):
     graph = random_graph(6)
     figure = draw_image_graphs(graph, graph.redundancy(), image, np.arange(6).reshape(2, 3), title="t")
-    shown = next(i.get_array() for i in figure.axes[0].images if i.get_gid() == "picture:G")
+    shown = picture_of(figure, "G")
     assert shown.shape == (2, 3, 3)
     assert 0 <= shown.min() <= shown.max() <= 1
 
 
 def test_our_curve_is_drawn_thick_and_on_top():
     figure = draw_curves(_curves(), title="t", xlabel="x", ylabel="y", ours="method 1")
-    lines = figure.axes[1].lines
+    lines = figure.axes[0].lines
     assert lines[-1].get_gid() == "curve:method 1"
     assert lines[-1].get_linewidth() > 1.5 * max(line.get_linewidth() for line in lines[:-1])
     assert len({line.get_color() for line in lines}) == 3
-    assert len(figure.axes[1].collections) == 2
+    assert len(figure.axes[0].collections) == 2
     assert all(f"method {k}" in texts_of(figure) for k in range(3))
 
 
 def test_a_flat_curve_has_room_around_it():
     figure = draw_curves({"a": ([0, 1], [0.5, 0.5], None)}, title="t", xlabel="x", ylabel="y")
-    low, high = figure.axes[1].get_ylim()
+    low, high = figure.axes[0].get_ylim()
     assert low < 0.5 < high
 
 
@@ -311,7 +338,8 @@ def test_a_wide_figure_is_made_smaller_and_its_canvas_is_left_alone():
     figure.set_dpi(200)
     canvas = figure.canvas
     _, width, height = render_png(figure)
-    assert (width, height) == (1050, 610)
+    assert width == 1050
+    assert height == round(1050 * figure.get_figheight() / figure.get_figwidth())
     assert figure.canvas is canvas
     assert figure.dpi == 200
 
@@ -322,8 +350,35 @@ def test_flat_colours_survive_the_palette():
     png, _, _ = render_png(figure)
     with Image.open(io.BytesIO(png)) as image:
         present = {colour for _, colour in image.convert("RGB").getcolors(1 << 24)}
-    faces = [p.get_facecolor() for p in figure.axes[0].patches if "box:" in (p.get_gid() or "")]
+    boxes = {gid: mark for gid, mark in marks_of(figure, "box").items() if "text" not in gid}
+    faces = [box.get_facecolor() for box in boxes.values()]
+    assert len(set(faces)) == 3
     assert {tuple(round(255 * c) for c in face[:3]) for face in faces} <= present
+
+
+@pytest.mark.parametrize("text", ["plain", "größe → γ", "日本語", "مرحبا", "e\u0301 combined"])
+@pytest.mark.parametrize("halo", [None, "#ff0000"])
+def test_text_of_any_script_is_drawn_inside_its_box(text, halo):
+    canvas = Canvas(300, 60)
+    canvas.write(150, 30, text, size=20, align="center", halo=halo)
+    (line,) = lines_in(canvas.finish())[:1]
+    agg = FigureCanvasAgg(canvas.figure)
+    agg.draw()
+    pixels = np.asarray(agg.buffer_rgba())[:46, :, :3].astype(int)
+    rows, columns = np.nonzero(pixels.sum(axis=2) < 600)
+    box = line.get_window_extent()
+    assert len(rows) > 50
+    assert box.x0 - 8 <= columns.min() <= columns.max() <= box.x1 + 8
+    assert 60 - box.y1 - 5 <= rows.min() <= rows.max() <= 60 - box.y0 + 5
+    is_red = (pixels[..., 0] > 200) & (pixels[..., 1] < 90)
+    assert is_red.any() == (halo is not None)
+
+
+@pytest.mark.parametrize("suffix", ["svg", "pdf"])
+def test_figures_can_be_saved_as_drawings(suffix):
+    buffer = io.BytesIO()
+    _graphs(graph_of_many_kinds()).savefig(buffer, format=suffix)
+    assert len(buffer.getvalue()) > 10_000
 
 
 def test_labels_are_spread_without_moving_more_than_needed():
@@ -395,4 +450,4 @@ def test_a_layout_given_is_the_one_used():
     layout = Layout("index")
     graph = grouped_graph([1, 1, 2])
     draw_graphs(graph, graph.redundancy(), title="t", layout=layout)
-    assert layout.state_dict()["seats"] == [0, 1, 2, 3]
+    assert layout.state_dict()["players"] == [0, 1, 2, 3]

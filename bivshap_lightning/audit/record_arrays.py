@@ -1,0 +1,145 @@
+"""The arrays of an audit record: the graphs they hold, and whether what the record says about the graphs is true.
+
+Arrays are stored in single precision while the summaries were made before rounding. An edge whose weight is within
+rounding of gamma may therefore be redundant or not; everything else must agree exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bivshap_lightning.audit.errors import RecordError
+from bivshap_lightning.audit.record_checks import demand
+from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
+from bivshap_lightning.graph.averaging import MAX_NAMES_OF_CLASS
+from bivshap_lightning.text import shown
+
+if TYPE_CHECKING:
+    from bivshap_lightning.audit.record import AuditRecord
+    from bivshap_lightning.audit.record_parts import GraphSummary
+
+PARTS = ("weights", "standard_error", "shapley")
+_NAME = re.compile(r"(weights|standard_error|shapley)|(weights|standard_error|shapley|image|segments)_(\d{1,9})")
+_ROUNDING = 2.0**-22
+"""Relative error of a stored number, with room for that of sums over samples."""
+
+
+def graphs_of_samples(record: AuditRecord) -> tuple[ExplanationGraph, ...]:
+    """G of every sample, from stacked arrays or, where samples differ in players, from its own.
+
+    Args:
+        record: the record.
+
+    Raises:
+        RecordError: the arrays are not those of the samples.
+    """
+    return tuple(_graph_of(record, k) for k in range(len(record.samples)))
+
+
+def _graph_of(record: AuditRecord, k: int) -> ExplanationGraph:
+    names = record.samples[k].players
+    n, n_samples = len(names), len(record.samples)
+    parts: dict[str, Any] = {}
+    for name in PARTS:
+        stack = record.arrays.get(name)
+        if stack is not None:
+            demand(len(stack.shape) > 0 and len(stack) == n_samples, record, f"arrays[{name!r}]",
+                   f"hold {n_samples} samples", stack.shape)  # fmt: skip
+        parts[name] = record.arrays.get(f"{name}_{k}") if stack is None else stack[k]
+    weights = parts.pop("weights")
+    shape = None if weights is None else weights.shape
+    demand(shape == (n, n), record, "arrays", f"hold ({n}, {n}) weights for sample {k}", shape)
+    try:
+        return ExplanationGraph(weights, names=names, **parts)
+    except (ValueError, TypeError) as error:
+        raise RecordError(
+            f"{record.source}: the arrays of sample {k} must form a graph, got others ({error})"
+        ) from error
+
+
+def verify_arrays(record: AuditRecord) -> None:
+    """Verify that the arrays are those of the samples and that the record describes their graphs truly.
+
+    Args:
+        record: with verified fields.
+
+    Raises:
+        RecordError: naming the place where arrays and fields contradict each other.
+    """
+    for name in record.arrays:
+        match = _NAME.fullmatch(name)
+        known = match is not None and int(match[3] or 0) < len(record.samples)
+        demand(known, record, "arrays", "be arrays of its samples", name)
+        kind = record.arrays[name].dtype.kind
+        demand(kind in "fiu", record, f"arrays[{shown(name)}]", "hold numbers", kind)
+    for k, (sample, graph) in enumerate(zip(record.samples, record.sample_graphs, strict=True)):
+        _verify_picture(record, k)
+        _verify_summary(record, f"samples[{k}]", sample, graph)
+        if sample.gain is not None and graph.shapley is not None:
+            error = abs(float(graph.shapley.sum()) - sample.gain)
+            close = error <= 1e-5 * float(np.abs(graph.shapley).sum()) + 1e-12
+            demand(close, record, f"samples[{k}].gain", "be the sum of its Shapley values", sample.gain)
+    for name, graph in record.class_graphs.items():
+        _verify_class(record, name, graph)
+
+
+def _verify_class(record: AuditRecord, name: str, graph: ExplanationGraph) -> None:
+    summary, place = record.classes[name], f"classes[{shown(name)}]"
+    if graph.names != summary.players and graph.n_players == MAX_NAMES_OF_CLASS == summary.n_players:
+        return  # of more words than are kept, rounding may have chosen others of equal importance
+    _verify_summary(record, place, summary, graph)
+
+
+def _verify_summary(record: AuditRecord, place: str, summary: GraphSummary, graph: ExplanationGraph) -> None:
+    demand(graph.names == summary.players, record, f"{place}.players", "be those of the arrays", summary.players)
+    larger, smaller = (_shifted(graph, sign).redundancy(record.configuration.gamma) for sign in (1, -1))
+    n_redundant, n_sure, n_possible = round(summary.density * summary.n_pairs), larger.n_redundant, smaller.n_redundant
+    exact = abs(n_redundant - summary.density * summary.n_pairs) < 1e-6 and n_sure <= n_redundant <= n_possible
+    demand(exact, record, f"{place}.density", f"be what the arrays say, {n_sure} redundant pairs", summary.density)
+    least = int(((larger.adjacency | larger.undecided) & ~smaller.adjacency).sum())
+    most = int(((smaller.adjacency | smaller.undecided) & ~larger.adjacency).sum())
+    few = least <= summary.n_undecided <= most
+    demand(few, record, f"{place}.n_undecided", f"be what the arrays say, {least}", summary.n_undecided)
+    recorded = {frozenset(group) for group in summary.groups}
+    inside = all(any(small <= large for large in recorded) for small in _groups(larger))
+    inside &= all(any(small <= large for large in _groups(smaller)) for small in recorded)
+    demand(inside, record, f"{place}.groups", "be what the arrays say", summary.groups)
+    if n_sure == n_possible:
+        for kind, positions in {"sources": larger.sources, "sinks": larger.sinks}.items():
+            names: tuple[str, ...] = getattr(summary, kind)
+            true = set(names) == {graph.names[k] for k in positions}
+            demand(true, record, f"{place}.{kind}", "be what the arrays say", names)
+
+
+def _shifted(graph: ExplanationGraph, sign: int) -> ExplanationGraph:
+    """The graph with absolute weights that are larger or smaller by as much as rounding may have changed them."""
+    sizes = np.abs((graph if graph.absolute is None else graph.absolute).weights)
+    slack = _ROUNDING * (sizes + 2 * graph.standard_error) + float(np.finfo(np.float32).tiny)
+    shifted = np.maximum(sizes + sign * slack, 0)
+    np.fill_diagonal(shifted, 0)
+    return ExplanationGraph(shifted, names=graph.names, standard_error=graph.standard_error)
+
+
+def _groups(h: RedundancyGraph) -> set[frozenset[str]]:
+    return {frozenset(h.names[k] for k in group) for group in h.groups}
+
+
+def _verify_picture(record: AuditRecord, k: int) -> None:
+    """A picture and the player of each of its pixels belong together."""
+    image, segments = (record.arrays.get(f"{name}_{k}") for name in ("image", "segments"))
+    if image is None and segments is None:
+        return
+    n_players = record.samples[k].n_players
+
+    def is_picture(image: NDArray[Any] | None, segments: NDArray[Any] | None) -> bool:
+        if image is None or segments is None or image.dtype != np.uint8 or segments.dtype.kind != "i":
+            return False
+        same = segments.ndim == 2 and segments.size > 0 and image.shape in (segments.shape, (*segments.shape, 3))
+        return bool(same and segments.min() >= -1 and segments.max() < n_players)
+
+    got = (getattr(image, "shape", None), getattr(segments, "shape", None))
+    demand(is_picture(image, segments), record, "arrays", f"hold a picture of sample {k} and its players", got)

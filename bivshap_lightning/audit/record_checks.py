@@ -1,0 +1,139 @@
+"""Verifies that the fields of an audit record are possible and agree with each other. Types are verified before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bivshap_lightning.audit.errors import RecordError
+from bivshap_lightning.metrics.catalogue import estimate_over, find_number
+from bivshap_lightning.text import shown
+
+if TYPE_CHECKING:
+    from bivshap_lightning.audit.record import AuditRecord
+    from bivshap_lightning.audit.record_parts import Curve, Estimate, GraphSummary, SampleSummary
+
+TOLERANCE = 1e-6
+
+
+def demand(
+    holds: bool, record: AuditRecord, place: str, rule: str, got: object, *, key: str | None = None, field: str = ""
+) -> None:
+    """Raise unless a condition holds.
+
+    Args:
+        holds: the condition.
+        record: that is verified.
+        place: which of its fields.
+        rule: what must hold, after "must".
+        got: what was found instead.
+        key: of an entry of the place, if the place is a mapping.
+        field: of that entry.
+
+    Raises:
+        RecordError: it does not hold.
+    """
+    if not holds:
+        where = place if key is None else f"{place}[{shown(key)}]{field}"
+        raise RecordError(
+            f"{record.source}: {where} must {rule}, got {shown(got)}. Audit again or pass another record."
+        )
+
+
+def verify_fields(record: AuditRecord) -> None:
+    """Verify everything but the arrays.
+
+    Args:
+        record: the record.
+
+    Raises:
+        RecordError: naming the field, the rule and what was found.
+    """
+    demand(bool(record.samples), record, "samples", "hold at least one sample", [])
+    repeated = [index for index, n in Counter(s.index for s in record.samples).items() if n > 1]
+    demand(not repeated, record, "samples", "be different, with one index each", repeated)
+    gamma = record.configuration.gamma
+    demand(gamma >= 0, record, "configuration.gamma", "be 0 or more", gamma)
+    for k, sample in enumerate(record.samples):
+        _verify_sample(record, sample, f"samples[{k}]")
+    members: dict[str, list[SampleSummary]] = {}
+    for sample in record.samples:
+        members.setdefault(sample.class_name, []).append(sample)
+    for name, graph in record.classes.items():
+        _verify_graph(record, graph, f"classes[{shown(name)}]")
+        demand(name in members, record, "classes", "be classes of samples", name)
+    _verify_metrics(record, record.metrics, record.samples, "metrics")
+    for name, found in record.class_metrics.items():
+        place = f"class_metrics[{shown(name)}]"
+        demand(name in members, record, "class_metrics", "be of classes of samples", name)
+        n_samples = len(members[name])
+        demand(found.n_samples == n_samples, record, f"{place}.n_samples", f"be {n_samples}", found.n_samples)
+        _verify_metrics(record, found.metrics, members[name], f"{place}.metrics")
+    for name, curve in record.curves.items():
+        _verify_curve(record, curve, f"curves[{shown(name)}]")
+    for name, value in {"seconds": record.cost.seconds, "forwards": record.cost.forwards}.items():
+        demand(value >= 0, record, f"cost.{name}", "be 0 or more", value)
+
+
+def _verify_sample(record: AuditRecord, sample: SampleSummary, place: str) -> None:
+    demand(sample.index >= 0, record, f"{place}.index", "be 0 or more", sample.index)
+    _verify_graph(record, sample, place)
+    same = sample.words is None or len(sample.words) == sample.n_players
+    demand(same, record, f"{place}.words", "hold one word per player", sample.words)
+    for tag, score in sample.scores.items():
+        _verify_range(record, tag, score, f"{place}.scores")
+
+
+def _verify_range(record: AuditRecord, tag: str, value: float, place: str, field: str = "") -> None:
+    number = find_number(tag)
+    if number is not None and not number.contains(value, tolerance=TOLERANCE):
+        low, high = number.range
+        demand(False, record, place, f"lie in [{low:g}, {high:g}]", value, key=tag, field=field)
+
+
+def _verify_graph(record: AuditRecord, graph: GraphSummary, place: str) -> None:
+    players = set(graph.players)
+    ranked = [entry.player for entry in graph.ranking]
+    demand(bool(players), record, f"{place}.players", "name at least one player", [])
+    demand(len(players) == graph.n_players, record, f"{place}.players", "be different names", graph.players)
+    once = len(ranked) == graph.n_players and set(ranked) == players
+    demand(once, record, f"{place}.ranking", "list every player once", ranked)
+    for kind, names in {"sources": graph.sources, "sinks": graph.sinks}.items():
+        demand(len(set(names)) == len(names), record, f"{place}.{kind}", "be different names", names)
+        demand(set(names) <= players, record, f"{place}.{kind}", "be players", names)
+    both = set(graph.sources) & set(graph.sinks)
+    demand(not both, record, f"{place}.sources", "not be sinks too", sorted(both))
+    grouped = [player for group in graph.groups for player in group]
+    proper = len(set(grouped)) == len(grouped) and all(len(group) > 1 for group in graph.groups)
+    demand(proper, record, f"{place}.groups", "be disjoint, of two players or more", graph.groups)
+    demand(set(grouped) <= players, record, f"{place}.groups", "consist of players", graph.groups)
+    demand(0 <= graph.density <= 1, record, f"{place}.density", "lie in [0, 1]", graph.density)
+    n_redundant = round(graph.density * graph.n_pairs)
+    n_free = graph.n_pairs - n_redundant
+    countable = 0 <= graph.n_undecided <= n_free
+    demand(countable, record, f"{place}.n_undecided", f"lie between 0 and {n_free}", graph.n_undecided)
+
+
+def _verify_metrics(
+    record: AuditRecord, metrics: Mapping[str, Estimate], samples: Sequence[SampleSummary], place: str
+) -> None:
+    for tag, found in metrics.items():
+        _verify_range(record, tag, found.value, place, ".value")
+        error = found.standard_error
+        demand(error >= 0, record, place, "be 0 or more", error, key=tag, field=".standard_error")
+        derived = estimate_over(tag, samples)
+        if derived is not None:
+            agrees = abs(derived[0] - found.value) <= TOLERANCE * max(1.0, abs(derived[0]))
+            rule = f"be what the samples say, {derived[0]:.6g}"
+            demand(agrees, record, place, rule, found.value, key=tag, field=".value")
+
+
+def _verify_curve(record: AuditRecord, curve: Curve, place: str) -> None:
+    lengths = [len(curve.masked_fraction), len(curve.accuracy), len(curve.standard_error)]
+    demand(len(set(lengths)) == 1, record, place, "have as many values of each kind", lengths)
+    for name in ("masked_fraction", "accuracy"):
+        values: tuple[float, ...] = getattr(curve, name)
+        inside = all(-TOLERANCE <= value <= 1 + TOLERANCE for value in values)
+        demand(inside, record, f"{place}.{name}", "lie in [0, 1]", values)
+    demand(all(e >= 0 for e in curve.standard_error), record, f"{place}.standard_error", "be 0 or more", curve)

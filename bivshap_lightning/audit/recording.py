@@ -1,0 +1,273 @@
+"""Makes the `AuditRecord` of an audit: settings and results in, one typed record out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bivshap_lightning.audit.audit import AuditResult, AuditSettings, ExplainedSample
+from bivshap_lightning.audit.record import (
+    MAX_PICTURED_CLASSES,
+    AuditRecord,
+    ClassMetrics,
+    Configuration,
+    Cost,
+    Curve,
+    Estimate,
+    GraphSummary,
+    Run,
+    SampleSummary,
+    software_versions,
+)
+from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.averaging import mean_of_class
+from bivshap_lightning.metrics.catalogue import CATALOGUE, estimate_over, find_number
+
+LARGEST_PICTURE = 256
+"""Pixels of the longer side of a picture in a record; larger ones are thinned out, to keep records small."""
+
+
+@dataclass(frozen=True)
+class ClassNames:
+    """Names of classes by index.
+
+    Attributes:
+        names: one per class, or None to use the indices.
+
+    Example:
+        >>> ClassNames(["cat", "dog"]).of(1), ClassNames(None).of(1.0), ClassNames(["cat"]).of(None)
+        ('dog', '1', 'none')
+    """
+
+    names: Sequence[str] | None = None
+
+    def of(self, index: float | None) -> str:
+        """The name of a class."""
+        if index is None:
+            return "none"
+        known = self.names is not None and float(index).is_integer() and 0 <= index < len(self.names)
+        return str(self.names[int(index)]) if known and self.names is not None else f"{index:g}"
+
+    def of_sample(self, sample: ExplainedSample) -> str:
+        """The class that a sample counts for: its label, or the explained class where there is none."""
+        return self.of(sample.target if sample.label is None else sample.label)
+
+
+def make_record(
+    result: AuditResult,
+    settings: AuditSettings,
+    *,
+    run: Mapping[str, Any],
+    cost: Mapping[str, float],
+    class_names: ClassNames,
+    n_pictures: int = 0,
+) -> AuditRecord:
+    """The record of an audit.
+
+    Args:
+        result: what was found.
+        settings: what was computed.
+        run: fields of :class:`~bivshap_lightning.audit.record.Run`.
+        cost: seconds, forwards and share of the epoch.
+        class_names: names of the classes.
+        n_pictures: how many of the hardest samples keep a picture, besides one of each class; 0 for none at all.
+
+    Raises:
+        ValueError: a number is not in the catalogue.
+    """
+    unknown = [tag for tag in result.numbers if find_number(tag) is None]
+    if unknown:
+        raise ValueError(f"`numbers` must be in the catalogue of numbers, got {unknown}. Add an entry for each.")
+    samples = tuple(_sample_summary(sample, settings.gamma, class_names) for sample in result.samples)
+    classes = mean_graphs(result.samples, class_names)
+    record = AuditRecord(
+        configuration=configuration_of(result, settings),
+        versions=software_versions(),
+        run=Run(**{**run, "sample_keys": tuple(run.get("sample_keys", ()))}),
+        # Shares of all players come without a standard error; the samples have it.
+        metrics={
+            tag: Estimate(value, error or (estimate_over(tag, samples) or (value, error))[1])
+            for tag, (value, error) in result.numbers.items()
+        },
+        curves={
+            name: Curve(tuple(x.tolist()), tuple(y.tolist()), tuple(e.tolist()))
+            for name, (x, y, e) in result.curves.items()
+        },
+        classes={name: GraphSummary.of(graph, settings.gamma) for name, graph in classes.items()},
+        class_metrics=class_metrics(samples),
+        samples=samples,
+        cost=Cost(**cost, evaluations_per_sample=dict(result.n_evaluations)),
+        arrays=arrays_of(result.samples),
+    )
+    pictures = pictures_of(result.samples, _pictured(record, n_pictures))
+    return replace(record, arrays={**record.arrays, **pictures})
+
+
+def configuration_of(result: AuditResult, settings: AuditSettings) -> Configuration:
+    """What was computed, in texts that tell different settings apart."""
+    return Configuration(
+        method=result.method,
+        behavior=setting_text(settings.behavior),
+        link=setting_text(settings.link),
+        players="automatic" if settings.feature_mask is None else setting_text(settings.feature_mask),
+        removal=" ".join([result.removal, *_digests((settings.baselines, settings.background))]),
+        target="predicted" if settings.target is None else settings.target,
+        gamma=float(settings.gamma),
+        seed=settings.seed,
+        n_evaluations=settings.n_evaluations,
+        compare_n_evaluations=settings.compare_n_evaluations,
+        explainers=tuple(result.curves),
+        skipped=dict(result.skipped),
+    )
+
+
+def setting_text(value: Any) -> str:
+    """A setting in one phrase: texts as they are, functions by name, tensors by a digest of their content.
+
+    Example:
+        >>> setting_text("softmax"), setting_text(len), setting_text(torch.zeros(2)).startswith("#")
+        ('softmax', 'len', True)
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, tuple | list):
+        return ", ".join(setting_text(part) for part in value)
+    if callable(value) and not is_dataclass(value):
+        return str(getattr(value, "__qualname__", type(value).__qualname__))
+    return "".join(_digests(value)) or repr(value)
+
+
+def _digests(value: Any) -> list[str]:
+    """Short digests of the tensors in a setting: two rows of one shape are not the same row."""
+    if isinstance(value, tuple | list):
+        return [digest for part in value for digest in _digests(part)]
+    if not isinstance(value, Tensor | np.ndarray):
+        return []
+    octets = torch.as_tensor(value).detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+    return [f"#{hashlib.blake2b(octets, digest_size=4).hexdigest()}"]
+
+
+def _sample_summary(sample: ExplainedSample, gamma: float, class_names: ClassNames) -> SampleSummary:
+    shapley = sample.graph.shapley
+    return SampleSummary(
+        index=sample.index,
+        label=None if sample.label is None else class_names.of(sample.label),
+        target=class_names.of(sample.target),
+        gain=None if shapley is None else float(shapley.sum()),
+        scores=dict(sample.scores),
+        words=None if sample.words is None else tuple(sample.words),
+        **GraphSummary.fields_of(sample.graph, gamma),
+    )
+
+
+def class_metrics(samples: Sequence[SampleSummary]) -> dict[str, ClassMetrics]:
+    """Every number that the samples determine, by class.
+
+    Args:
+        samples: of all classes.
+    """
+    members: dict[str, list[SampleSummary]] = {}
+    for sample in samples:
+        members.setdefault(sample.class_name, []).append(sample)
+    ratios = [number.tag for number in CATALOGUE if number.parts is not None]
+    found = {}
+    for name, group in members.items():
+        numbers = {tag: estimate_over(tag, group) for tag in (*group[0].scores, *ratios)}
+        metrics = {tag: Estimate(*number) for tag, number in numbers.items() if number is not None}
+        found[name] = ClassMetrics(len(group), metrics)
+    return found
+
+
+def mean_graphs(samples: Sequence[ExplainedSample], class_names: ClassNames) -> dict[str, ExplanationGraph]:
+    """The mean graph of every class whose samples have players in common.
+
+    Args:
+        samples: of all classes.
+        class_names: names of the classes.
+    """
+    members = defaultdict(list)
+    for sample in samples:
+        members[sample.target if sample.label is None else float(sample.label)].append(sample)
+    return {
+        class_names.of(label): mean_of_class([sample.graph for sample in group])
+        for label, group in sorted(members.items())
+        if _have_common_players(group)
+    }
+
+
+def _have_common_players(samples: Sequence[ExplainedSample]) -> bool:
+    """Whether players of the same name are the same thing: columns, patches and words are, superpixels are not."""
+    if all(sample.words is not None for sample in samples):
+        return True
+    first = samples[0].segments
+    parts = [sample.segments for sample in samples]
+    same_parts = all(p is None or (first is not None and np.array_equal(p, first)) for p in parts)
+    return same_parts and len({sample.graph.names for sample in samples}) == 1
+
+
+def arrays_of(samples: Sequence[ExplainedSample]) -> dict[str, NDArray[Any]]:
+    """Matrices of all samples in single precision, stacked if they have the same players and one by one if not.
+
+    Args:
+        samples: in order.
+    """
+    parts = {
+        "weights": [s.graph.weights for s in samples],
+        "standard_error": [s.graph.standard_error for s in samples],
+        "shapley": [s.graph.shapley for s in samples if s.graph.shapley is not None],
+    }
+    if len({s.graph.n_players for s in samples}) == 1:
+        return {name: np.stack(rows).astype(np.float32) for name, rows in parts.items() if rows}
+    return {f"{name}_{k}": row.astype(np.float32) for name, rows in parts.items() for k, row in enumerate(rows)}
+
+
+def _pictured(record: AuditRecord, n_pictures: int) -> list[int]:
+    """Positions of the samples that a page about the record shows: the hardest, and one of each class it draws."""
+    if not n_pictures:
+        return []
+    first: dict[str, int] = {}
+    for position, sample in enumerate(record.samples):
+        first.setdefault(sample.class_name, position)
+    return sorted({*record.hardest_samples()[:n_pictures], *list(first.values())[:MAX_PICTURED_CLASSES]})
+
+
+def pictures_of(samples: Sequence[ExplainedSample], positions: Sequence[int]) -> dict[str, NDArray[Any]]:
+    """Pictures and the player of each of their pixels, by the positions of the samples.
+
+    Args:
+        samples: in order.
+        positions: of the samples that are wanted; those that are no pictures are left out.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    for position in positions:
+        image, segments = samples[position].image, samples[position].segments
+        if image is not None and segments is not None and image.shape[0] in (1, 3):
+            thin = -(-max(segments.shape) // LARGEST_PICTURE)
+            found[f"image_{position}"] = to_bytes(image[:, ::thin, ::thin])
+            found[f"segments_{position}"] = segments[::thin, ::thin].astype(np.int32)
+    return found
+
+
+def to_bytes(image: NDArray[Any]) -> NDArray[np.uint8]:
+    """A picture (C, H, W) as (H, W) or (H, W, 3) from 0 to 255; values outside 0 to 1 are stretched to that range.
+
+    Args:
+        image: with one or three channels.
+
+    Example:
+        >>> to_bytes(np.array([[[0.0, 1.0]]])).tolist()
+        [[0, 255]]
+    """
+    pixels = np.moveaxis(image.astype(np.float64), 0, 2)
+    if pixels.min() < 0 or pixels.max() > 1:
+        pixels = (pixels - pixels.min()) / (np.ptp(pixels) or 1.0)
+    found: NDArray[np.uint8] = np.round(255 * pixels).astype(np.uint8)
+    return found[:, :, 0] if found.shape[2] == 1 else found

@@ -1,0 +1,293 @@
+"""An audit on all processes of a Trainer: which samples, which process explains which, and what happens after an error.
+
+Usually every process explains some chunks of the samples. If the forward pass of the model communicates between
+processes (collectives of its own, or parameters that are spread over processes), all processes must make the same
+forward passes: then each explains all samples, and what depends on the clock is decided by rank zero.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bivshap_lightning.audit.audit import Audit, AuditResult, AuditSettings, ChunkResult
+from bivshap_lightning.audit.batches import Batch, Forward, has_two_players, read_batch
+from bivshap_lightning.audit.selection import CHUNK, SampleChunk, SampleSelection
+from bivshap_lightning.audit.task import Task, TaskError, TaskName, find_task
+from bivshap_lightning.callbacks.lightning import (
+    MisconfigurationException,
+    any_process,
+    gather_objects,
+    is_sharded,
+    rank_zero_info,
+    rank_zero_warn,
+)
+from bivshap_lightning.game import Game
+from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
+
+ELSEWHERE = "the audit failed on another process, whose log says why"
+
+
+class AuditRunner:
+    """Chooses the samples of audits and explains them on all processes.
+
+    Args:
+        settings: what is computed.
+        n_samples: over all processes.
+        time_budget: seconds per audit, or None.
+        feature_names: a name per player, or None.
+        input_fn: finds the inputs in a batch.
+        forward_fn: called instead of the module.
+
+    Attributes:
+        in_lockstep: whether all processes made the same forward passes in the last audit.
+        task: found in the first audit.
+        resolved: the settings with what follows from the task.
+    """
+
+    def __init__(
+        self,
+        settings: AuditSettings,
+        *,
+        n_samples: int,
+        time_budget: float | None = None,
+        feature_names: Sequence[str] | None = None,
+        input_fn: Callable[[Any], Any] | None = None,
+        forward_fn: Callable[..., Any] | None = None,
+    ) -> None:
+        Audit(settings, torch.device("cpu"))  # refuses unknown explainers right away
+        self.settings, self.n_samples, self.time_budget = settings, n_samples, time_budget
+        self.feature_names, self.input_fn, self.forward_fn = feature_names, input_fn, forward_fn
+        self._selections: dict[str, SampleSelection] = {}
+        self._wanted: dict[str, list[str]] = {}
+        self._batch_error: BaseException | None = None
+        self.in_lockstep = False
+        self.task: Task | None = None
+        self.resolved = settings
+
+    def has_samples(self, stage: str) -> bool:
+        """Whether batches of a stage have been offered."""
+        return stage in self._selections
+
+    def sample_keys(self, stage: str) -> list[str]:
+        """The keys of the chosen samples of a stage."""
+        return list(self._selections[stage].keys)
+
+    def state_dict(self) -> dict[str, list[str]]:
+        """The keys of the chosen samples of all stages, for a checkpoint."""
+        return {**self._wanted, **{stage: list(s.keys) for stage, s in self._selections.items() if s.is_chosen}}
+
+    def load_state_dict(self, state: Mapping[str, Iterable[str]]) -> None:
+        """Look for the same samples again."""
+        self._wanted = {stage: list(keys) for stage, keys in state.items()}
+        self._selections = {}
+
+    def offer(self, trainer: Any, batch: Any, stage: str) -> None:
+        """Consider the samples of a batch, until the choice is made."""
+        selection = self._selection(trainer, stage)
+        if selection.is_chosen or self._batch_error is not None:
+            return
+        try:
+            found = read_batch(batch, self.input_fn, trainer.lightning_module.forward)
+            selection.offer(found, has_two_players(found, self.settings.feature_mask))
+        except Exception as error:  # raised at the end of the epoch, when all processes can agree about it
+            self._batch_error = error
+
+    def run(
+        self, trainer: Any, pl_module: Any, stage: str, start: float
+    ) -> tuple[AuditResult | None, BaseException | None]:
+        """Run an audit on all processes.
+
+        Args:
+            trainer: the Trainer.
+            pl_module: the model.
+            stage: whose samples.
+            start: when the time budget begins, by :func:`time.perf_counter`.
+
+        Returns:
+            What was found, or the error if the audit failed, here or on any other process.
+        """
+        own, self._batch_error = self._batch_error, None
+        if any_process(trainer, own):
+            self._selections.pop(stage, None)
+            return None, own or RuntimeError(ELSEWHERE)
+        with torch.inference_mode(False), torch.no_grad(), global_rngs_kept([pl_module.device]):
+            selection = self._choose(trainer, stage)
+            if not selection.is_chosen:
+                return None, MisconfigurationException(
+                    "`dataloader_idx` must name a dataloader that yields samples with at least two players, got one "
+                    "that yielded none."
+                )
+            try:
+                self._prepare(trainer, pl_module, selection)
+            except Exception as error:  # all processes make the same forward pass there, and so fail alike
+                return None, error
+            agree = trainer.strategy.broadcast if self.in_lockstep else None
+            audit = Audit(self.resolved, pl_module.device, self.feature_names, agree=agree)
+            parts: list[ChunkResult] = []
+            try:
+                parts = self._explain(trainer, pl_module, audit, selection, start)
+            except ModelError as error:
+                if self.in_lockstep:  # the others wait in a collective of the model, which nothing but an end can end
+                    raise error.cause from None
+                own = error
+            except Exception as error:
+                own = error
+            if any_process(trainer, own):
+                return None, own or RuntimeError(ELSEWHERE)
+            everyone = [part for found in gather_objects(trainer, parts) for part in found]
+            return audit.combine(parts if self.in_lockstep else everyone), None
+
+    def _selection(self, trainer: Any, stage: str) -> SampleSelection:
+        if stage not in self._selections:
+            wanted = self._wanted.get(stage, ())
+            self._selections[stage] = SampleSelection(
+                self.n_samples, self.settings.seed, trainer.global_rank, trainer.world_size, wanted
+            )
+        return self._selections[stage]
+
+    def _choose(self, trainer: Any, stage: str) -> SampleSelection:
+        """The samples, chosen together with all other processes when this is the first audit of the stage."""
+        selection = self._selection(trainer, stage)
+        if not selection.is_chosen:
+            n_missing = selection.choose(lambda value: gather_objects(trainer, value))
+            if n_missing:
+                rank_zero_warn(
+                    f"BivShapCallback did not find {n_missing} of its samples again and chose new ones: the validation "
+                    "data changed since the checkpoint."
+                )
+        return selection
+
+    def _prepare(self, trainer: Any, pl_module: Any, selection: SampleSelection) -> None:
+        """Find out the task, and which process explains what, from one sample that all processes put through the model.
+
+        Raises:
+            TaskError: the task cannot be told.
+        """
+
+        def gather(value: Any) -> list[Any]:
+            return gather_objects(trainer, value)
+
+        batch = selection.example(gather, pl_module.device)
+        trial = replace(self.settings, behavior="output", target=0, task="auto")
+        with CollectiveDetector() if trainer.world_size > 1 else nullcontext() as detector:
+            game = Audit(trial, pl_module.device).game(self._forward(trainer, pl_module, batch), batch)
+        found = bool(detector is not None and detector.found)
+        self.in_lockstep = is_sharded(trainer) or any_process(trainer, RuntimeError() if found else None)
+        selection.distribute(gather, chunk_size=self._chunk_size(trainer), everywhere=self.in_lockstep)
+        if self.task is None:
+            labels = [label for part in gather(selection.labels()) for label in part]
+            self.task = find_task(
+                self.settings.task, torch.stack(labels) if labels else None, game.n_outputs, pl_module
+            )
+            rank_zero_info(f"bivshap: task {self.task.name} ({self.task.reason})")
+        self.resolved = self._resolve(self.task.name, game, pl_module)
+
+    def _resolve(self, task: TaskName, game: Game, pl_module: nn.Module) -> AuditSettings:
+        """The settings with what follows from the task."""
+        behavior = self.settings.behavior or ("output" if task == "regression" else "probability")
+        settings = replace(self.settings, task=task, behavior=behavior)
+        if task == "regression" and game.n_outputs > 1 and settings.target is None:
+            raise TaskError(
+                f"`target` must name one of {game.n_outputs} outputs of a regression, got None. Write "
+                'BivShapCallback(task="regression", target=0) for the first.'
+            )
+        if task == "multilabel" and settings.link == "auto":
+            ends_in_sigmoid = isinstance(list(pl_module.modules())[-1], nn.Sigmoid)
+            settings = replace(settings, link="identity" if ends_in_sigmoid else "sigmoid")
+        return settings
+
+    def _chunk_size(self, trainer: Any) -> int:
+        """Few enough samples that every process has some to explain while training waits."""
+        return min(CHUNK, math.ceil(self.n_samples / int(trainer.world_size)))
+
+    def _explain(
+        self, trainer: Any, pl_module: Any, audit: Audit, selection: SampleSelection, start: float
+    ) -> list[ChunkResult]:
+        """The chunks that this process has to explain."""
+        deadline = math.inf if self.time_budget is None else start + self.time_budget
+        parts: list[ChunkResult] = []
+        n_left = selection.n_mine
+        for chunk in selection.chunks(pl_module.device):
+            now = time.perf_counter()
+            until = now + (deadline - now) * len(chunk.places) / n_left
+            parts.append(self._explain_chunk(audit, self._forward(trainer, pl_module, chunk.batch), chunk, until))
+            n_left -= len(chunk.places)
+        return parts
+
+    def _explain_chunk(self, audit: Audit, forward: nn.Module, chunk: SampleChunk, deadline: float) -> ChunkResult:
+        return audit.explain(AttributedErrors(forward) if self.in_lockstep else forward, chunk, deadline)
+
+    def _forward(self, trainer: Any, pl_module: Any, batch: Batch) -> Forward:
+        module = trainer.strategy.model if is_sharded(trainer) else pl_module
+        return Forward(module, batch, self.forward_fn, trainer.precision_plugin.forward_context)
+
+
+class ModelError(Exception):
+    """An error that the user's model raised, told from errors of the audit.
+
+    Args:
+        cause: the error.
+    """
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class AttributedErrors(nn.Module):
+    """A model whose errors are raised as :class:`ModelError`.
+
+    Memory that ran out and unknown codes of embeddings pass unchanged, because the game handles them.
+
+    Args:
+        module: the model.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *tensors: Tensor) -> Any:
+        """Call the model."""
+        try:
+            return self.module(*tensors)
+        except Exception as error:
+            if isinstance(error, IndexError) or is_out_of_memory(error):
+                raise
+            raise ModelError(error) from error
+
+
+class CollectiveDetector(TorchDispatchMode):
+    """Sees within its context whether anything communicates between processes.
+
+    Attributes:
+        found: names of the operators that did.
+
+    Example:
+        >>> with CollectiveDetector() as detector:
+        ...     _ = torch.ones(2) + 1
+        >>> detector.found
+        set()
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Tensor:
+        """Run an operator, noting it if it belongs to torch.distributed."""
+        if func.namespace in ("c10d", "_c10d_functional", "c10d_functional"):
+            self.found.add(str(func))
+        result: Tensor = func(*args, **(kwargs or {}))
+        return result

@@ -1,0 +1,87 @@
+"""When the callback audits: every n epochs, or as often as a share of the run's time allows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+DEFAULT_MAX_SHARE = 0.1
+
+
+class AuditSchedule:
+    """Decides after which validation epochs of a fit an audit runs, and keeps account of the time that audits take.
+
+    Without `every_n_epochs` the first validation is audited, and a later one if audits, the coming one included, then
+    take no more than `max_share` of the run's time. The coming audit is expected to take as long as the last one.
+
+    Args:
+        every_n_epochs: audit epochs 0, n, 2n, ... whatever they cost; None to go by the account.
+        max_share: of the time of the run, audits included.
+        clock: seconds; replaced in tests.
+
+    Example:
+        >>> seconds = iter([0.0, 1.0, 11.0, 12.0, 30.0])
+        >>> schedule = AuditSchedule(None, 0.1, clock=lambda: next(seconds))
+        >>> schedule.start_run()
+        >>> schedule.is_due(0)
+        True
+        >>> schedule.add(2.0)
+        >>> schedule.is_due(1), schedule.is_due(2)
+        (False, False)
+        >>> schedule.is_due(3)
+        False
+    """
+
+    def __init__(
+        self,
+        every_n_epochs: int | None = None,
+        max_share: float = DEFAULT_MAX_SHARE,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        if every_n_epochs is not None and every_n_epochs < 1:
+            raise ValueError(f"`every_n_epochs` must be at least 1, got {every_n_epochs}.")
+        if not 0 < max_share <= 1:
+            raise ValueError(f"`max_share` must lie above 0 and up to 1, got {max_share}. Pass 0.1 for a tenth.")
+        self.every_n_epochs, self.max_share = every_n_epochs, max_share
+        self._clock = clock
+        self._started: float | None = None
+        self._earlier_seconds = 0.0
+        self.audit_seconds = 0.0
+        self.last_seconds: float | None = None
+
+    @property
+    def run_seconds(self) -> float:
+        """How long the run has taken so far, audits and earlier parts of a resumed run included."""
+        return self._earlier_seconds + (0.0 if self._started is None else self._clock() - self._started)
+
+    def start_run(self) -> None:
+        """Start the clock of a fit; what a checkpoint brought is kept."""
+        self._earlier_seconds, self._started = self.run_seconds, self._clock()
+
+    def is_due(self, epoch: int) -> bool:
+        """Whether the validation of an epoch is followed by an audit."""
+        if self.every_n_epochs is not None:
+            return epoch % self.every_n_epochs == 0
+        if self.last_seconds is None:
+            return True
+        return self.audit_seconds + self.last_seconds <= self.max_share * (self.run_seconds + self.last_seconds)
+
+    def add(self, seconds: float) -> None:
+        """Book an audit."""
+        self.audit_seconds += seconds
+        self.last_seconds = seconds
+
+    def state_dict(self) -> dict[str, Any]:
+        """The account, for a checkpoint."""
+        return {
+            "run_seconds": self.run_seconds,
+            "audit_seconds": self.audit_seconds,
+            "last_seconds": self.last_seconds,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with the account of a checkpoint."""
+        self._earlier_seconds, self._started = state["run_seconds"], self._started and self._clock()
+        self.audit_seconds, self.last_seconds = state["audit_seconds"], state["last_seconds"]

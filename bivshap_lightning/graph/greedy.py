@@ -1,0 +1,70 @@
+"""Rankings that use redundancy: greedy selection on the quadratic game with the same phi and E2.
+
+`u2(S) = sum_{i in S} g[i] + 6 sum_{i < j in S} C[i, j]` with `g = 4 phi - 6 R` is the only quadratic game with the
+Shapley values and bivariate Shapley values of the explained one. "keep" adds the player of the largest gain first, so a
+duplicate of a chosen player comes late. "remove" takes away the player of the largest loss first, so duplicates go
+together. The pairwise part is shrunk by its own noise: with pure noise both orders are the order of Shapley values.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bivshap_lightning.graph import structure
+from bivshap_lightning.graph.checks import FloatArray
+from bivshap_lightning.graph.ranking import TIE_TOLERANCE, descending_order, ranks_from_order
+
+
+def signal_share(
+    e2: FloatArray, shapley: FloatArray, standard_error: FloatArray, shapley_error: FloatArray
+) -> FloatArray:
+    """Return the share of the squared pairwise part that is not noise, (N,): 1 for exact values, 0 for pure noise.
+
+    Args:
+        e2: (N, F, F).
+        shapley: (N, F).
+        standard_error: (N, F, F) of E2.
+        shapley_error: (N, F).
+
+    Example:
+        >>> e2, zeros = np.array([[[0, 1 / 2], [0, 0]]]), np.zeros((1, 2, 2))
+        >>> signal_share(e2, np.array([[3 / 2, 1 / 2]]), zeros, zeros[:, 0])
+        array([1.])
+    """
+    noise = np.square(structure.pairwise_error_before_symmetrizing(standard_error, shapley_error)).mean(axis=(1, 2))
+    total = np.square(structure.pairwise(e2, shapley)).mean(axis=(1, 2))
+    share: FloatArray = np.clip(1 - noise / np.where(total > 0, total, 1.0), 0.0, 1.0)
+    return share
+
+
+def greedy_order(e2: FloatArray, shapley: FloatArray, signal: FloatArray, *, remove: bool) -> NDArray[np.intp]:
+    """Return players in the order of greedy selection, (N, F). Ties go by Shapley value, then by index.
+
+    Args:
+        e2: (N, F, F).
+        shapley: (N, F).
+        signal: (N,) factor of the pairwise part, from `signal_share`.
+        remove: Whether players are removed from all players, most damaging first, instead of added to none.
+
+    Example:
+        >>> # OR(a, b) + c / 4: one of a and b first, then c; the other one adds nothing any more.
+        >>> e2 = np.array([[[0, 0, 1 / 6], [0, 0, 1 / 6], [1 / 8, 1 / 8, 0]]])
+        >>> greedy_order(e2, np.array([[1 / 2, 1 / 2, 1 / 4]]), np.ones(1), remove=False)
+        array([[0, 2, 1]])
+    """
+    direction = -1.0 if remove else 1.0
+    step = direction * 6 * signal[:, None, None] * structure.pairwise(e2, shapley)
+    excess = 2 * structure.potential(e2, shapley) - shapley
+    gain = shapley - direction * 3 * signal[:, None] * excess
+    tolerance = TIE_TOLERANCE * (np.abs(gain).max(axis=1) + np.abs(step).max(axis=(1, 2)))[:, None]
+    preference = ranks_from_order(descending_order(shapley))
+    samples, n_players = np.arange(len(gain)), gain.shape[1]
+    order = np.empty(gain.shape, dtype=np.intp)
+    is_left = np.ones(gain.shape, dtype=np.bool_)
+    for position in range(n_players):
+        best = np.where(is_left, gain, -np.inf).max(axis=1, keepdims=True)
+        is_tied = is_left & (gain >= best - tolerance)
+        chosen = np.where(is_tied, preference, n_players).argmin(axis=1)
+        order[:, position] = chosen
+        is_left[samples, chosen] = False
+        gain += step[samples, chosen]
+    return order

@@ -1,0 +1,38 @@
+"""`PageContent`: everything that the HTML page shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.gate import Verdict
+
+
+@dataclass(frozen=True)
+class PageContent:
+    """What the page is made from.
+
+    Attributes:
+        record: the audit.
+        previous: that of the previous model, if any.
+        verdict: over the record, if there are rules.
+    """
+
+    record: AuditRecord
+    previous: AuditRecord | None = None
+    verdict: Verdict | None = None
+
+    @property
+    def gamma(self) -> float:
+        """The largest weight that counts as redundant."""
+        return self.record.configuration.gamma
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether graphs are drawn on pictures of the samples."""
+        return any(name.startswith("segments_") for name in self.record.arrays)
+
+    def example(self, class_name: str) -> int | None:
+        """The position of the first sample of a class that has a picture; None if none has."""
+        positions = [k for k, sample in enumerate(self.record.samples) if sample.class_name == class_name]
+        return next((k for k in positions if f"segments_{k}" in self.record.arrays), None)
