@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import queue
 import time
 from collections.abc import Callable, Sequence
 
@@ -45,11 +46,12 @@ class RecordingModel(nn.Module):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.model, self.rows, self.is_recording = model, [], False
+        self.model, self.is_recording = model, False
+        self.rows: queue.SimpleQueue[Tensor] = queue.SimpleQueue()  # a list would be restored by the game
 
     def forward(self, x: Tensor) -> Tensor:
         if self.is_recording:
-            self.rows.append(x.clone())
+            self.rows.put(x.clone())
         return self.model(x)
 
 
@@ -99,10 +101,10 @@ def measure(
     metrics: Sequence[Metric], game: RecordingGame, model: RecordingModel, graphs: list[ExplanationGraph], repeats: int
 ) -> tuple[int, np.ndarray]:
     """Rows of one update of all the metrics, and the processor seconds of each column in each turn."""
-    game.questions, model.rows, model.is_recording = [], [], True
+    game.questions, model.is_recording = [], True
     update(metrics, game, graphs)
     model.is_recording = False
-    rows, questions = model.rows, list(game.questions)
+    rows, questions = [model.rows.get() for _ in range(model.rows.qsize())], list(game.questions)
 
     def bare() -> None:
         with torch.inference_mode():
