@@ -1,7 +1,7 @@
 """The proxy estimator: a Gaussian process fitted to each sample's game, its E2 in closed form, corrected by residuals.
 
 Values are standardised per sample. The process is conditioned on the paired design of
-:mod:`~bivshap_lightning.explainers.kernel` and on the full coalition, never on the empty one. What it leaves in the
+:mod:`~bivshap_lightning.explainers.design` and on the full coalition, never on the empty one. What it leaves in the
 sample goes through the ``kernel`` estimate, so the result is right for any game, and only its variance depends on how
 well the process predicts. Where it predicts pairs that it has not seen worse than the regression of ``kernel`` does, or
 where a system cannot be factorised, the ``kernel`` estimate is used and ``Estimate.notes`` says so.
@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from bivshap_lightning.explainers import kernel
+from bivshap_lightning.explainers.design import Design, PairedValues, draw_design, evaluate_design
 from bivshap_lightning.explainers.exact import explain_exactly
-from bivshap_lightning.explainers.kernel import Design, PairedValues
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
 from bivshap_lightning.explainers.proxy import closed_form
 from bivshap_lightning.explainers.proxy.gaussian_process import Hyperparameters, Posterior, condition, train
@@ -70,8 +70,8 @@ class GaussianProcessProxy:
         n = game.n_players
         if 2**n <= n_coalitions:
             return explain_exactly(game)
-        design = kernel.draw_design(n, n_coalitions - 2, generator)
-        values = kernel.evaluate_design(game, design)
+        design = draw_design(n, n_coalitions - 2, generator)
+        values = evaluate_design(game, design)
         block = _block(len(design.masks), n)
         parts = [_estimate_block(values[start : start + block], design) for start in range(0, game.n_samples, block)]
         return Estimate.join(parts)
