@@ -214,7 +214,7 @@ def _errors(fit: Fit, design: Design) -> tuple[Tensor, Tensor, Tensor]:
     one of j. The spread of some hundred pairs tells an error well enough; a stride picks them over all sizes.
     """
     n, n_drawn = design.masks.shape[1], design.n_drawn
-    stride = max(1, n_drawn // (ERROR_PAIRS if n < MANY_PLAYERS else ERROR_PAIRS // 2))
+    stride = max(1, n_drawn // (ERROR_PAIRS if n < MANY_PLAYERS else ERROR_PAIRS // 4))
     some = slice(design.n_enumerated, None, stride)
     part = Design(design.masks[some], design.weight[some], 0)
     z, v = part.masks.double(), part.weight
