@@ -140,6 +140,11 @@ class _Proxy:
         odd, even, _, _ = self.posterior.left_out()
         return kernel.weigh_squares(odd[:, :-1], even[:, :-1], design)
 
+    def largest_left_out(self) -> Tensor:
+        """(B, 1) largest leave-one-out residual: what a coalition that was not drawn may hide."""
+        odd, even, _, _ = self.posterior.left_out()
+        return (odd.abs() + even.abs())[:, :-1].amax(dim=1, keepdim=True)
+
     def misfit(self) -> Tensor:
         """(B, 1) mean square of the standardised leave-one-out residuals, at least 1, for the fitted relevances."""
         odd, even, odd_variance, even_variance = self.posterior.left_out()
@@ -184,12 +189,14 @@ def _estimate_block(values: PairedValues, design: Design) -> Estimate:
     proxy = _Proxy.fit(standard, design)
     correction = kernel.estimate_from_values(proxy.residuals(standard), design)
     misfit = proxy.misfit() * design.widening
+    unseen = kernel.UNSEEN / max(1, design.n_drawn) * proxy.largest_left_out()
     corrections = (correction.bivariate, correction.shapley, correction.null_column)
     results, errors = [], []
     for value, change, variance in zip(proxy.values(), corrections, proxy.variances(), strict=True):
         shape = (-1, *[1] * (value.dim() - 1))
         results.append((value + change) * spread.view(shape))
-        errors.append((variance * misfit.view(shape) + change**2 / 4).clamp(min=0).sqrt() * spread.view(shape))
+        variance = variance * misfit.view(shape) + change**2 / 4 + unseen.view(shape) ** 2
+        errors.append(variance.clamp(min=0).sqrt() * spread.view(shape))
     for matrix in (results[0], errors[0]):
         matrix.diagonal(dim1=1, dim2=2).zero_()
     return _fall_back(Estimate(*results, *errors), plain, proxy, standard, design)
