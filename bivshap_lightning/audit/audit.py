@@ -20,19 +20,22 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bivshap_lightning.audit.batches import Batch, labels_as_target, players_of
+from bivshap_lightning.audit.record_parts import FIXED_GAMMA, RELATIVE_GAMMA
 from bivshap_lightning.audit.selection import SampleChunk
 from bivshap_lightning.audit.task import as_classes
 from bivshap_lightning.explainers import Explanation, default_evaluations, find_explainer
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.game.players.images import channel_dim, visible
-from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.metrics import DirectionalRedundancy, MutualRedundancyMasking
+from bivshap_lightning.graph import ExplanationGraph, relative_gamma
+from bivshap_lightning.metrics import DirectionalRedundancy, GammaSweep, MutualRedundancyMasking, RoleShares
 from bivshap_lightning.metrics.catalogue import ranking_numbers
 from bivshap_lightning.metrics.sample_metric import SampleMetric
 
 OURS = "ours"
-REDUNDANCY = "redundancy"
+REDUNDANCY, ROLES, SWEEP = "redundancy", "roles", "sweep"
+_OF_GRAPHS = (REDUNDANCY, ROLES, SWEEP)
+"""What stands in place of an explainer in the keys of metrics that judge our graphs and no ranking."""
 
 
 def ranking_metrics() -> dict[str, tuple[type[SampleMetric], str]]:
@@ -49,7 +52,7 @@ class AuditSettings:
     link: Any
     target: Any
     n_evaluations: int | None
-    gamma: float
+    gamma: float | None
     seed: int
     compare_with: tuple[Any, ...]
     compare_n_evaluations: int | None
@@ -58,6 +61,33 @@ class AuditSettings:
     feature_mask: Any
     perturbations_per_eval: int | None
     task: Any = "auto"
+    gamma_rule: str = FIXED_GAMMA
+
+    @property
+    def known_gamma(self) -> float:
+        """The threshold as a number.
+
+        Raises:
+            ValueError: it is relative, and what there is to explain has not been measured yet.
+        """
+        if self.gamma is None:
+            raise ValueError(
+                "`gamma` must be a number to explain samples, got None. Call `with_relative_gamma` with the sizes of "
+                "all samples first."
+            )
+        return self.gamma
+
+    def with_relative_gamma(self, sizes: Sequence[tuple[int, float]]) -> AuditSettings:
+        """The settings with the default threshold, the smaller of 1 % and 15 % / F of the mean `abs(u(all) - u(none))`.
+
+        One threshold for all samples: where they differ in players, F is the largest number, the strictest choice.
+
+        Args:
+            sizes: number of players and `u(all) - u(none)` of each sample, as :meth:`Audit.sizes` returns them.
+        """
+        scale = float(np.mean([abs(gain) for _, gain in sizes]))
+        gamma = relative_gamma(max(n_players for n_players, _ in sizes), scale)
+        return replace(self, gamma=gamma, gamma_rule=RELATIVE_GAMMA)
 
 
 @dataclass(frozen=True)
@@ -118,6 +148,7 @@ class AuditResult:
         numbers: value and standard error by tag.
         curves: by explainer, the post-hoc accuracy curve as (masked fraction, accuracy, standard error).
         samples: all explained samples, in order of their index.
+        sweep: roles, density and accuracies at several gammas, (6,) each, by name.
         n_forwards: model rows spent in all, over all processes.
         n_evaluations: model rows per sample that each explainer spent on its scores.
         method: how our values were computed.
@@ -128,6 +159,7 @@ class AuditResult:
     numbers: dict[str, tuple[float, float]]
     curves: dict[str, tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]
     samples: list[ExplainedSample]
+    sweep: dict[str, NDArray[Any]]
     n_forwards: int
     n_evaluations: dict[str, float]
     method: str
@@ -160,17 +192,37 @@ class Audit:
         self._explainer = find_explainer(settings.method)
         others = [find_explainer(other, argument="compare_with") for other in settings.compare_with]
         self._others = {other.name: other for other in others}
+        # Without a gamma only games can be made.
+        metrics = {} if settings.gamma is None else self._make_metrics(settings.gamma)
+        self._metrics = {key: metric.to(device) for key, metric in metrics.items()}
+        self._skipped: dict[str, str] = {}
+
+    def _make_metrics(self, gamma: float) -> dict[tuple[str, str], SampleMetric]:
         # Results of other processes are combined explicitly, not synchronised by torchmetrics.
         alone: dict[str, Any] = {"sync_on_compute": False, "per_sample": True}
+        seed = self.settings.seed
         metrics: dict[tuple[str, str], SampleMetric] = {
             (metric, explainer): kind(personalized=explainer == OURS, **alone)
             for metric, (kind, _) in ranking_metrics().items()
             for explainer in (OURS, *self._others)
         }
-        metrics["mutual", REDUNDANCY] = MutualRedundancyMasking(gamma=settings.gamma, seed=settings.seed, **alone)
-        metrics["directional", REDUNDANCY] = DirectionalRedundancy(gamma=settings.gamma, **alone)
-        self._metrics = {key: metric.to(device) for key, metric in metrics.items()}
-        self._skipped: dict[str, str] = {}
+        metrics["mutual", REDUNDANCY] = MutualRedundancyMasking(gamma=gamma, seed=seed, **alone)
+        metrics["directional", REDUNDANCY] = DirectionalRedundancy(gamma=gamma, **alone)
+        metrics["shares", ROLES] = RoleShares(gamma=gamma, seed=seed, **alone)
+        metrics["gammas", SWEEP] = GammaSweep(gamma=gamma, seed=seed, sync_on_compute=False)
+        return metrics
+
+    def sizes(self, forward: nn.Module, chunk: SampleChunk) -> list[tuple[int, float]]:
+        """Number of players and `u(all) - u(none)` of each sample of a chunk, by two model rows each.
+
+        Args:
+            forward: the model as a function of a batch's tensors.
+            chunk: samples of one shape.
+        """
+        game = self.game(forward, chunk.batch, chunk.places)
+        masks = torch.tensor([[True], [False]], device=game.device).expand(2, game.n_players)
+        values = game(masks[None]).double()
+        return list(zip(game.player_counts.tolist(), (values[:, 0] - values[:, 1]).tolist(), strict=True))
 
     def explain(self, forward: nn.Module, chunk: SampleChunk, deadline: float) -> ChunkResult:
         """Explain a chunk of samples and judge the explanations.
@@ -180,6 +232,7 @@ class Audit:
             chunk: samples of one shape.
             deadline: by :func:`time.perf_counter`; evaluations are cut down and others left out to meet it.
         """
+        _ = self.settings.known_gamma
         for metric in self._metrics.values():
             metric.reset()
         game = self.game(forward, chunk.batch, chunk.places)
@@ -187,7 +240,7 @@ class Audit:
         names = [self._names_of(game, b) for b in range(len(explanation))]
         graphs = [explanation.graph(b, n) for b, n in enumerate(names)]
         for (_, explainer), metric in self._metrics.items():
-            if explainer in (OURS, REDUNDANCY):
+            if explainer in (OURS, *_OF_GRAPHS):
                 metric.update(game, graphs)
         spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, deadline)}
         # The only transfers from the device, after all evaluations.
@@ -209,17 +262,7 @@ class Audit:
         parts = sorted(parts, key=lambda part: part.samples[0].index)
         skipped = {name: why for part in reversed(parts) for name, why in part.skipped.items()}
         results = {key: self._add_up(key, parts) for key in self._metrics if key[1] not in skipped}
-        numbers: dict[str, tuple[float, float]] = {}
-        keys = {number.family: number.key for number in ranking_numbers()}
-        for (metric, explainer), result in results.items():
-            if explainer != REDUNDANCY:
-                numbers[f"bivshap/{metric}/{explainer}"] = _number(result, keys[metric])
-                continue
-            numbers |= {
-                f"bivshap/redundancy/{name}": _number(result, name)
-                for name, value in result.items()
-                if value.dim() == 0 and not name.endswith("_se") and name != "n_samples"
-            }
+        numbers = _numbers(results)
         numbers["bivshap/estimate/standard_error"] = (float(np.mean([e for part in parts for e in part.errors])), 0.0)
         curves = {
             explainer: (_array(result, "masked_fraction"), _array(result, "curve"), _array(result, "curve_se"))
@@ -231,6 +274,7 @@ class Audit:
             numbers=numbers,
             curves=curves,
             samples=samples,
+            sweep={name: values.cpu().numpy() for name, values in results["gammas", SWEEP].items() if values.dim()},
             n_forwards=sum(part.n_forwards for part in parts),
             n_evaluations={e: sum(part.spent.get(e, 0) for part in parts) / len(samples) for e in curves},
             method=parts[0].method,
@@ -384,6 +428,22 @@ class Audit:
         return samples
 
 
+def _numbers(results: Mapping[tuple[str, str], Mapping[str, Tensor]]) -> dict[str, tuple[float, float]]:
+    """Values and standard errors of all single numbers, by tag."""
+    numbers: dict[str, tuple[float, float]] = {}
+    keys = {number.family: number.key for number in ranking_numbers()}
+    for (metric, explainer), result in results.items():
+        if explainer not in _OF_GRAPHS:
+            numbers[f"bivshap/{metric}/{explainer}"] = _number(result, keys[metric])
+        elif explainer != SWEEP:
+            numbers |= {
+                f"bivshap/{explainer}/{name}": _number(result, name)
+                for name, value in result.items()
+                if value.dim() == 0 and not name.endswith("_se") and name != "n_samples"
+            }
+    return numbers
+
+
 def _scored(
     samples: Sequence[ExplainedSample], results: Mapping[tuple[str, str], Mapping[str, Tensor]]
 ) -> list[ExplainedSample]:
@@ -391,12 +451,13 @@ def _scored(
     scores: dict[str, list[float]] = {}
     keys = {number.family: number.key for number in ranking_numbers()}
     for (metric, explainer), result in results.items():
-        if explainer != REDUNDANCY:
+        if explainer not in _OF_GRAPHS:
             scores[f"bivshap/{metric}/{explainer}"] = result[f"per_sample_{keys[metric]}"].tolist()
             continue
-        # Accuracies only: a share of all players is no mean over samples.
-        names = [key.removeprefix("per_sample_") for key in result if re.fullmatch("per_sample_.*accuracy.*", key)]
-        scores |= {f"bivshap/redundancy/{name}": result[f"per_sample_{name}"].tolist() for name in names}
+        # Of redundancy only accuracies: a share of all players is no mean over samples.
+        pattern = "per_sample_.*" if explainer == ROLES else "per_sample_.*accuracy.*"
+        names = [key.removeprefix("per_sample_") for key in result if re.fullmatch(pattern, key)]
+        scores |= {f"bivshap/{explainer}/{name}": result[f"per_sample_{name}"].tolist() for name in names}
     found = [replace(s, scores={tag: values[k] for tag, values in scores.items()}) for k, s in enumerate(samples)]
     return sorted(found, key=lambda s: s.index)
 

@@ -23,7 +23,7 @@ from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.storage import read_record, write_record
 
 KIND = "bivshap_lightning.AuditChunk"
-_GRAPH_ARRAYS = ("weights", "shapley", "standard_error")
+_GRAPH_ARRAYS = ("weights", "shapley", "standard_error", "shapley_standard_error")
 
 
 class StorageError(Exception):

@@ -58,7 +58,7 @@ class Output:
         if self._write_panels:
             classes = mean_graphs(result.samples, self._class_names)
             for destination in writers or [path.parent]:
-                self._draw(self._panels_of(destination), result, classes, settings.gamma, run)
+                self._draw(self._panels_of(destination), result, classes, settings.known_gamma, run)
         if self._write_record:
             self.record(result, settings, run, cost).save(path)
 
@@ -140,7 +140,7 @@ def _ranking(graph: ExplanationGraph) -> Any:
     return graph.ranking(personalized=graph.shapley is not None)
 
 
-def summary_line(result: AuditResult, gamma: float, cost: Mapping[str, float]) -> str:
+def summary_line(result: AuditResult, settings: AuditSettings, cost: Mapping[str, float]) -> str:
     """What an audit found and what it cost, in one line; an accuracy after removal stands beside its controls."""
     numbers = {name: value for name, (value, _) in result.numbers.items()}
     ranked = {e: numbers[f"bivshap/post_hoc_accuracy/{e}"] for e in result.curves}
@@ -154,7 +154,7 @@ def summary_line(result: AuditResult, gamma: float, cost: Mapping[str, float]) -
     return (
         f"{len(result.samples)} samples, post-hoc accuracy {ranked[OURS]:.3f}{best}{skipped}, "
         f"{numbers[f'{REDUNDANCY}share_removable']:.0%} of players removable at accuracy {accuracy} (as many at "
-        f"random {random}, all removed {empty}; gamma {gamma:g}), {cost['seconds']:.1f} s"
+        f"random {random}, all removed {empty}; gamma {settings.known_gamma:.2g}), {cost['seconds']:.1f} s"
         + (f", {cost['epochs']:.2g} x the epoch" if cost["epochs"] else "")
     )
 

@@ -23,7 +23,7 @@ from bivshap_lightning.metrics.number import (
     ScoredSample,
 )
 
-REDUNDANCY = "bivshap/redundancy/"
+REDUNDANCY, ROLES = "bivshap/redundancy/", "bivshap/roles/"
 
 
 def _density(h: RedundancyCounts) -> Interval:
@@ -60,22 +60,68 @@ CATALOGUE: list[Number] = [
         metric="bivshap_lightning.metrics:DeletionAUC", key="auc",
         meaning="explained output as features go, most important first; area under the curve",
     ),
+    *(
+        Number(
+            tag=f"{ROLES}{role}", title=role, direction="lower" if role == "undecided" else "neutral", range=UNIT,
+            formula=f"mean over samples of {role} players / players", interval="normal", meaning=meaning,
+        )
+        for role, meaning in (
+            ("irrelevant", "features that play no part in the decision"),
+            ("interchangeable", "features that matter and of which any one of a group will do"),
+            ("redundant", "features that matter, and say nothing new once another one is there"),
+            ("essential", "features that matter and that no single other feature replaces"),
+            ("undecided", "features whose role the audit was too short to tell"),
+        )
+    ),
+    Number(
+        tag=f"{ROLES}n_independent", title="independent", direction="neutral", range=COUNT, interval="normal",
+        formula="mean over samples of essential players + groups of interchangeable ones",
+        meaning="pieces of evidence behind a decision: essential features, and groups of interchangeable ones",
+    ),
+    Number(
+        tag=f"{ROLES}groups_per_sample", title="interchangeable groups", direction="neutral", range=COUNT,
+        formula="mean over samples of the number of groups of interchangeable players", interval="none",
+        meaning="groups of interchangeable features in a sample",
+    ),
+    Number(
+        tag=f"{ROLES}group_size", title="size of these groups", direction="neutral", range=COUNT, interval="none",
+        formula="sum over samples of interchangeable players in groups / sum of groups; 0 without groups",
+        meaning="features in a group of interchangeable ones",
+    ),
+    Number(
+        tag=f"{ROLES}share_groups_stable", title="one is enough", direction="higher", range=UNIT, interval="none",
+        formula="groups whose decision stays with any of 5 random members in place of all / groups; 0 without groups",
+        meaning="groups of interchangeable features of which one random member is enough for the decision",
+    ),
+    Number(
+        tag=f"{ROLES}share_groups_moving", title="all matter", direction="higher", range=UNIT, interval="none",
+        formula="groups whose removal changes the value by more than 2 gamma / groups; 0 without groups",
+        meaning="groups of interchangeable features whose removal changes the explained output",
+    ),
+    Number(
+        tag=f"{ROLES}share_groups_confirmed", title="confirmed", direction="higher", range=UNIT, interval="none",
+        formula="groups that are stable and moving / groups; 0 without groups",
+        meaning="groups of interchangeable features that the model confirms: one is enough, and without all the output "
+        "changes",
+    ),
     Number(
         tag=f"{REDUNDANCY}accuracy_with_representatives", title="with representatives", direction="higher", range=UNIT,
         formula="share of samples with the same decision when each group keeps its highest-ranked member",
         interval="wilson", tasks=CLASSIFICATION,
-        meaning="same prediction when each group keeps one member and the others go",
+        meaning="same prediction when each group of H keeps its highest-ranked member and the others go; with random "
+        "members it is harder to reach",
     ),
     Number(
         tag=f"{REDUNDANCY}share_removable", title="removable", direction="neutral", range=UNIT, interval="normal",
         formula="sum over samples of (players in groups - groups) / sum of players",
-        meaning="features that can go while one of each group stays",
+        meaning="features that can go while one of each group of H stays, most of them usually irrelevant",
         parts=lambda h: (h.n_removable, h.n_players),
     ),
     Number(
         tag=f"{REDUNDANCY}n_independent", title="independent features", direction="neutral", range=COUNT,
         formula="mean over samples of players - (players in groups - groups)", interval="normal",
-        meaning="features left when each group counts once", parts=lambda h: (h.n_players - h.n_removable, 1),
+        meaning="features left when each group of H counts once, irrelevant ones included",
+        parts=lambda h: (h.n_players - h.n_removable, 1),
     ),
     Number(
         tag=f"{REDUNDANCY}density", title="density", direction="neutral", range=UNIT, interval="normal",
@@ -85,8 +131,9 @@ CATALOGUE: list[Number] = [
     ),
     Number(
         tag=f"{REDUNDANCY}groups_per_sample", title="groups per sample", direction="neutral", range=COUNT,
-        formula="mean over samples of the number of groups", interval="normal",
-        meaning="groups of interchangeable features in a sample", parts=lambda h: (h.n_groups, 1),
+        formula="mean over samples of the number of groups of H", interval="normal",
+        meaning="groups of mutually redundant features in a sample, irrelevant ones included",
+        parts=lambda h: (h.n_groups, 1),
     ),
     Number(
         tag=f"{REDUNDANCY}group_size", title="group size", direction="neutral", range=COUNT, interval="normal",
