@@ -8,163 +8,53 @@ settings alone, so it may come from another process or from a file; :meth:`Audit
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bivshap_lightning.audit.batches import Batch, labels_as_target, players_of
-from bivshap_lightning.audit.record_parts import FIXED_GAMMA, RELATIVE_GAMMA
+from bivshap_lightning.audit.results import (
+    OF_GRAPHS,
+    OURS,
+    REDUNDANCY,
+    ROLES,
+    SWEEP,
+    AuditResult,
+    ChunkResult,
+    ExplainedSample,
+    array_of,
+    numbers_of_results,
+    state_of,
+    with_scores,
+)
 from bivshap_lightning.audit.selection import SampleChunk
+from bivshap_lightning.audit.settings import AuditSettings
 from bivshap_lightning.audit.task import as_classes
 from bivshap_lightning.explainers import Explanation, default_evaluations, find_explainer
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.game.players.images import channel_dim, visible
-from bivshap_lightning.graph import ExplanationGraph, relative_gamma
-from bivshap_lightning.metrics import DirectionalRedundancy, GammaSweep, MutualRedundancyMasking, RoleShares
+from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.metrics import (
+    DirectionalRedundancy,
+    GammaSweep,
+    MutualRedundancyMasking,
+    RepresentativesKept,
+    RoleShares,
+)
 from bivshap_lightning.metrics.catalogue import ranking_numbers
 from bivshap_lightning.metrics.sample_metric import SampleMetric
 
-OURS = "ours"
-REDUNDANCY, ROLES, SWEEP = "redundancy", "roles", "sweep"
-_OF_GRAPHS = (REDUNDANCY, ROLES, SWEEP)
-"""What stands in place of an explainer in the keys of metrics that judge our graphs and no ranking."""
+__all__ = ["OURS", "Audit", "AuditResult", "AuditSettings", "ChunkResult", "ExplainedSample"]
 
 
-def ranking_metrics() -> dict[str, tuple[type[SampleMetric], str]]:
+def ranking_metrics(task: str) -> dict[str, tuple[type[SampleMetric], str]]:
     """The metrics that judge a ranking, and which of their numbers is logged, by the metric's name in tags."""
-    return {number.family: (number.metric_class(), number.key) for number in ranking_numbers()}
-
-
-@dataclass(frozen=True)
-class AuditSettings:
-    """What an audit computes; see :class:`~bivshap_lightning.callbacks.BivShapCallback` for the meaning."""
-
-    method: Any
-    behavior: Any
-    link: Any
-    target: Any
-    n_evaluations: int | None
-    gamma: float | None
-    seed: int
-    compare_with: tuple[Any, ...]
-    compare_n_evaluations: int | None
-    baselines: Any
-    background: Any
-    feature_mask: Any
-    perturbations_per_eval: int | None
-    task: Any = "auto"
-    gamma_rule: str = FIXED_GAMMA
-
-    @property
-    def known_gamma(self) -> float:
-        """The threshold as a number.
-
-        Raises:
-            ValueError: it is relative, and what there is to explain has not been measured yet.
-        """
-        if self.gamma is None:
-            raise ValueError(
-                "`gamma` must be a number to explain samples, got None. Call `with_relative_gamma` with the sizes of "
-                "all samples first."
-            )
-        return self.gamma
-
-    def with_relative_gamma(self, sizes: Sequence[tuple[int, float]]) -> AuditSettings:
-        """The settings with the default threshold, the smaller of 1 % and 15 % / F of the mean `abs(u(all) - u(none))`.
-
-        One threshold for all samples: where they differ in players, F is the largest number, the strictest choice.
-
-        Args:
-            sizes: number of players and `u(all) - u(none)` of each sample, as :meth:`Audit.sizes` returns them.
-        """
-        scale = float(np.mean([abs(gain) for _, gain in sizes]))
-        gamma = relative_gamma(max(n_players for n_players, _ in sizes), scale)
-        return replace(self, gamma=gamma, gamma_rule=RELATIVE_GAMMA)
-
-
-@dataclass(frozen=True)
-class ExplainedSample:
-    """An explained sample.
-
-    Attributes:
-        index: its position among the chosen samples.
-        label: its class in the data, or None.
-        target: the class that was explained.
-        graph: G.
-        image: (C, H, W) if it is a picture.
-        segments: (H, W) the player of each pixel of a picture.
-        words: one per player if it is a text.
-        scores: what the metrics gave it, by tag.
-    """
-
-    index: int
-    label: int | None
-    target: float
-    graph: ExplanationGraph
-    image: NDArray[Any] | None = None
-    segments: NDArray[Any] | None = None
-    words: list[str] | None = None
-    scores: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ChunkResult:
-    """The results of one chunk of samples.
-
-    Attributes:
-        samples: the chunk's, explained.
-        errors: the mean standard error of each.
-        states: of the metrics, by metric and explainer; what they sum up can be added.
-        n_forwards: model rows spent in all.
-        spent: model rows that each explainer spent on its scores.
-        method: how our values were computed.
-        removal: what replaced absent players.
-        skipped: other explainers that were left out, with the reason.
-    """
-
-    samples: list[ExplainedSample]
-    errors: list[float]
-    states: dict[tuple[str, str], dict[str, NDArray[Any]]]
-    n_forwards: int
-    spent: dict[str, int]
-    method: str
-    removal: str
-    skipped: dict[str, str]
-
-
-@dataclass(frozen=True)
-class AuditResult:
-    """The result of an audit, the same on every process.
-
-    Attributes:
-        numbers: value and standard error by tag.
-        curves: by explainer, the post-hoc accuracy curve as (masked fraction, accuracy, standard error).
-        samples: all explained samples, in order of their index.
-        sweep: roles, density and accuracies at several gammas, (6,) each, by name.
-        n_forwards: model rows spent in all, over all processes.
-        n_evaluations: model rows per sample that each explainer spent on its scores.
-        method: how our values were computed.
-        removal: what replaced absent players.
-        skipped: other explainers that were left out, with the reason.
-    """
-
-    numbers: dict[str, tuple[float, float]]
-    curves: dict[str, tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]
-    samples: list[ExplainedSample]
-    sweep: dict[str, NDArray[Any]]
-    n_forwards: int
-    n_evaluations: dict[str, float]
-    method: str
-    removal: str
-    skipped: dict[str, str]
+    return {number.family: (number.metric_class(), number.key) for number in ranking_numbers(task)}
 
 
 class Audit:
@@ -203,11 +93,13 @@ class Audit:
         seed = self.settings.seed
         metrics: dict[tuple[str, str], SampleMetric] = {
             (metric, explainer): kind(personalized=explainer == OURS, **alone)
-            for metric, (kind, _) in ranking_metrics().items()
+            for metric, (kind, _) in ranking_metrics(self.settings.task).items()
             for explainer in (OURS, *self._others)
         }
         metrics["mutual", REDUNDANCY] = MutualRedundancyMasking(gamma=gamma, seed=seed, **alone)
         metrics["directional", REDUNDANCY] = DirectionalRedundancy(gamma=gamma, **alone)
+        if self.settings.task == "regression":
+            metrics["kept", REDUNDANCY] = RepresentativesKept(gamma=gamma, seed=seed, **alone)
         metrics["shares", ROLES] = RoleShares(gamma=gamma, seed=seed, **alone)
         metrics["gammas", SWEEP] = GammaSweep(gamma=gamma, seed=seed, sync_on_compute=False)
         return metrics
@@ -240,7 +132,7 @@ class Audit:
         names = [self._names_of(game, b) for b in range(len(explanation))]
         graphs = [explanation.graph(b, n) for b, n in enumerate(names)]
         for (_, explainer), metric in self._metrics.items():
-            if explainer in (OURS, *_OF_GRAPHS):
+            if explainer in (OURS, *OF_GRAPHS):
                 metric.update(game, graphs)
         spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, deadline)}
         # The only transfers from the device, after all evaluations.
@@ -249,7 +141,7 @@ class Audit:
         return ChunkResult(
             samples=self._samples(game, chunk.batch, chunk.places, graphs),
             errors=[] if error is None else error[:, off].double().mean(dim=1).tolist(),
-            states={key: _state_of(metric) for key, metric in self._metrics.items()},
+            states={key: state_of(metric) for key, metric in self._metrics.items()},
             n_forwards=int(game.n_evaluations.sum()),
             spent=spent,
             method=explanation.method,
@@ -262,14 +154,14 @@ class Audit:
         parts = sorted(parts, key=lambda part: part.samples[0].index)
         skipped = {name: why for part in reversed(parts) for name, why in part.skipped.items()}
         results = {key: self._add_up(key, parts) for key in self._metrics if key[1] not in skipped}
-        numbers = _numbers(results)
+        numbers = numbers_of_results(results, self.settings.task)
         numbers["bivshap/estimate/standard_error"] = (float(np.mean([e for part in parts for e in part.errors])), 0.0)
         curves = {
-            explainer: (_array(result, "masked_fraction"), _array(result, "curve"), _array(result, "curve_se"))
+            explainer: (array_of(result, "masked_fraction"), array_of(result, "curve"), array_of(result, "curve_se"))
             for (metric, explainer), result in results.items()
-            if metric == "post_hoc_accuracy"
+            if metric == ranking_numbers(self.settings.task)[0].family
         }
-        samples = _scored([s for part in parts for s in part.samples], results)
+        samples = with_scores([s for part in parts for s in part.samples], results, self.settings.task)
         return AuditResult(
             numbers=numbers,
             curves=curves,
@@ -365,7 +257,7 @@ class Audit:
                 self._skipped[name] = str(error)
                 continue
             spent[name] = int(explanation.n_evaluations.sum())
-            for metric in ranking_metrics():
+            for metric in ranking_metrics(self.settings.task):
                 self._metrics[metric, name].update(game, explanation)
         return spent
 
@@ -426,53 +318,3 @@ class Audit:
                 )
             )
         return samples
-
-
-def _numbers(results: Mapping[tuple[str, str], Mapping[str, Tensor]]) -> dict[str, tuple[float, float]]:
-    """Values and standard errors of all single numbers, by tag."""
-    numbers: dict[str, tuple[float, float]] = {}
-    keys = {number.family: number.key for number in ranking_numbers()}
-    for (metric, explainer), result in results.items():
-        if explainer not in _OF_GRAPHS:
-            numbers[f"bivshap/{metric}/{explainer}"] = _number(result, keys[metric])
-        elif explainer != SWEEP:
-            numbers |= {
-                f"bivshap/{explainer}/{name}": _number(result, name)
-                for name, value in result.items()
-                if value.dim() == 0 and not name.endswith("_se") and name != "n_samples"
-            }
-    return numbers
-
-
-def _scored(
-    samples: Sequence[ExplainedSample], results: Mapping[tuple[str, str], Mapping[str, Tensor]]
-) -> list[ExplainedSample]:
-    """Samples, given in the order in which the metrics saw them, with their scores; sorted by index."""
-    scores: dict[str, list[float]] = {}
-    keys = {number.family: number.key for number in ranking_numbers()}
-    for (metric, explainer), result in results.items():
-        if explainer not in _OF_GRAPHS:
-            scores[f"bivshap/{metric}/{explainer}"] = result[f"per_sample_{keys[metric]}"].tolist()
-            continue
-        # Of redundancy only accuracies: a share of all players is no mean over samples.
-        pattern = "per_sample_.*" if explainer == ROLES else "per_sample_.*accuracy.*"
-        names = [key.removeprefix("per_sample_") for key in result if re.fullmatch(pattern, key)]
-        scores |= {f"bivshap/{explainer}/{name}": result[f"per_sample_{name}"].tolist() for name in names}
-    found = [replace(s, scores={tag: values[k] for tag, values in scores.items()}) for k, s in enumerate(samples)]
-    return sorted(found, key=lambda s: s.index)
-
-
-def _state_of(metric: SampleMetric) -> dict[str, NDArray[Any]]:
-    state: dict[str, Any] = metric.metric_state
-    # A method that was left out has no scores to join.
-    tensors = {n: torch.cat(v) if isinstance(v, list) and v else torch.as_tensor(v) for n, v in state.items()}
-    return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
-
-
-def _array(result: Mapping[str, Tensor], name: str) -> NDArray[Any]:
-    return result[name].cpu().numpy()
-
-
-def _number(result: Mapping[str, Tensor], name: str) -> tuple[float, float]:
-    error = result.get(f"{name}_se")
-    return result[name].item(), 0.0 if error is None else error.item()

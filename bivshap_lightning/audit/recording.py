@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bivshap_lightning.audit.audit import AuditResult, AuditSettings, ExplainedSample
+from bivshap_lightning.audit.notes import notes_of
 from bivshap_lightning.audit.record import (
     MAX_PICTURED_CLASSES,
     AuditRecord,
@@ -40,24 +41,32 @@ LARGEST_PICTURE = 256
 
 @dataclass(frozen=True)
 class ClassNames:
-    """Names of classes by index.
+    """Names of classes by index; a regression has outputs instead.
 
     Attributes:
-        names: one per class, or None to use the indices.
+        names: one per class or output, or None to use the indices.
+        task: of the model.
 
     Example:
         >>> ClassNames(["cat", "dog"]).of(1), ClassNames(None).of(1.0), ClassNames(["cat"]).of(None)
         ('dog', '1', 'none')
+        >>> ClassNames(None, "regression").of(0), ClassNames(None, "regression").of(2)
+        ('output', 'output 2')
     """
 
     names: Sequence[str] | None = None
+    task: str = "auto"
 
     def of(self, index: float | None) -> str:
         """The name of a class."""
         if index is None:
             return "none"
         known = self.names is not None and float(index).is_integer() and 0 <= index < len(self.names)
-        return str(self.names[int(index)]) if known and self.names is not None else f"{index:g}"
+        if known and self.names is not None:
+            return str(self.names[int(index)])
+        if self.task == "regression":
+            return f"output {index:g}" if index else "output"
+        return f"{index:g}"
 
     def of_sample(self, sample: ExplainedSample) -> str:
         """The class that a sample counts for: its label, or the explained class where there is none."""
@@ -89,7 +98,7 @@ def make_record(
     unknown = [tag for tag in result.numbers if find_number(tag) is None]
     if unknown:
         raise ValueError(f"`numbers` must be in the catalogue of numbers, got {unknown}. Add an entry for each.")
-    gamma = settings.known_gamma
+    gamma, class_names = settings.known_gamma, replace(class_names, task=settings.task)
     samples = tuple(_sample_summary(sample, gamma, class_names) for sample in result.samples)
     record = AuditRecord(
         configuration=configuration_of(result, settings),
@@ -110,6 +119,7 @@ def make_record(
         cost=Cost(**cost, evaluations_per_sample=dict(result.n_evaluations)),
         **(_pairs_over(result.samples, gamma) if _have_common_players(result.samples) else {}),
         sweep=_sweep_of(result.sweep),
+        notes=notes_of(result, settings),
         arrays=arrays_of(result.samples),
     )
     pictures = pictures_of(result.samples, _pictured(record, n_pictures))

@@ -17,6 +17,7 @@ from bivshap_lightning.metrics.number import (
     EXPLAINER,
     INTERVALS,
     REAL,
+    REGRESSION,
     UNIT,
     Number,
     RedundancyCounts,
@@ -49,14 +50,29 @@ CATALOGUE: list[Number] = [
         key="area", meaning="same prediction as features go, least important first; mean over the curve",
     ),
     Number(
+        tag="bivshap/share_kept/{explainer}", title="prediction kept", direction="higher", range=UNIT,
+        formula="1 - mean over removed fractions of |u - u(all)| / |u(all) - u(none)|, least important removed first; "
+        "sums over samples, cut off at 0 per sample", interval="normal", tasks=REGRESSION,
+        metric="bivshap_lightning.metrics:PredictionKept", key="share_kept", is_mean=False,
+        meaning="how much of the predicted value is kept as features go, least important first",
+    ),
+    Number(
+        tag="bivshap/removal_error/{explainer}", title="removal error", direction="lower", range=COUNT,
+        formula="mean over removed fractions of |u - u(all)|, least important removed first", interval="normal",
+        tasks=REGRESSION, metric="bivshap_lightning.metrics:PredictionKept", key="error",
+        meaning="how far the predicted value moves as features go, least important first, in its units",
+    ),
+    Number(
         tag="bivshap/insertion_auc/{explainer}", title="insertion", direction="higher", range=REAL, interval="normal",
-        formula="area under the explained output as features are inserted, most important first",
+        formula="area under the explained output as features are inserted, most important first, above that of no "
+        "feature in the direction of the whole input",
         metric="bivshap_lightning.metrics:InsertionAUC", key="auc",
         meaning="explained output as features come in, most important first; area under the curve",
     ),
     Number(
         tag="bivshap/deletion_auc/{explainer}", title="deletion", direction="lower", range=REAL, interval="normal",
-        formula="area under the explained output as features are deleted, most important first",
+        formula="area under the explained output as features are deleted, most important first, above that of no "
+        "feature in the direction of the whole input",
         metric="bivshap_lightning.metrics:DeletionAUC", key="auc",
         meaning="explained output as features go, most important first; area under the curve",
     ),
@@ -110,6 +126,29 @@ CATALOGUE: list[Number] = [
         interval="wilson", tasks=CLASSIFICATION,
         meaning="same prediction when each group of H keeps its highest-ranked member and the others go; with random "
         "members it is harder to reach",
+    ),
+    Number(
+        tag=f"{REDUNDANCY}error_with_representatives", title="error with representatives", direction="lower",
+        range=COUNT, formula="mean over samples of |u - u(all)| when each group keeps its highest-ranked member",
+        interval="normal", tasks=REGRESSION,
+        meaning="how far the predicted value moves when each group of H keeps its highest-ranked member, in its units",
+    ),
+    Number(
+        tag=f"{REDUNDANCY}share_kept_with_representatives", title="kept with representatives", direction="higher",
+        range=UNIT, formula="1 - sum over samples of min(|u - u(all)|, |u(all) - u(none)|) / sum of |u(all) - u(none)|",
+        interval="none", tasks=REGRESSION,
+        meaning="how much of the predicted value is kept when each group of H keeps its highest-ranked member",
+    ),
+    Number(
+        tag=f"{REDUNDANCY}random_removal_error", title="error of random removal", direction="neutral", range=COUNT,
+        formula="mean over samples and draws of |u - u(all)| when as many players are removed at random",
+        interval="normal", tasks=REGRESSION,
+        meaning="control of error_with_representatives: how far the value moves when as many features go at random",
+    ),
+    Number(
+        tag=f"{REDUNDANCY}empty_error", title="error of nothing left", direction="neutral", range=COUNT,
+        formula="mean over samples of |u(all) - u(none)|", interval="normal", tasks=REGRESSION,
+        meaning="control of all errors after removal: how far the value moves without any feature",
     ),
     Number(
         tag=f"{REDUNDANCY}share_removable", title="removable", direction="neutral", range=UNIT, interval="normal",
@@ -317,14 +356,19 @@ def numbers_of(scope: str) -> list[Number]:
     return [number for number in CATALOGUE if number.scope == scope]
 
 
-def ranking_numbers() -> list[Number]:
-    """The entries that judge the ranking of an explainer.
+def ranking_numbers(task: str = "auto") -> list[Number]:
+    """The entries that judge the ranking of an explainer, the main one first.
+
+    Args:
+        task: of the model; "auto" and "" for a classification.
 
     Example:
         >>> [number.family for number in ranking_numbers()]
         ['post_hoc_accuracy', 'insertion_auc', 'deletion_auc']
+        >>> [number.family for number in ranking_numbers("regression")]
+        ['share_kept', 'removal_error', 'insertion_auc', 'deletion_auc']
     """
-    return [number for number in CATALOGUE if number.metric is not None]
+    return [number for number in CATALOGUE if number.metric is not None and number.applies_to(task)]
 
 
 def sample_parts(tag: str, sample: ScoredSample) -> tuple[float, float] | None:
