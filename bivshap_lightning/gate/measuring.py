@@ -115,7 +115,11 @@ def demand_comparable(record: AuditRecord, previous: AuditRecord) -> None:
         GateError: naming the fields of the configuration that differ.
     """
     pairs = {name: [getattr(r.configuration, name) for r in (previous, record)] for name in COMPARED}
-    differing = [f"{name} (previous {old!r}, now {new!r})" for name, (old, new) in pairs.items() if old != new]
+    differing = [
+        f"{name.removeprefix('compared_')} (previous {old!r}, now {new!r})"
+        for name, (old, new) in pairs.items()
+        if old != new
+    ]
     if differing:
         before = "previous record" if previous.source == record.source else previous.source
         raise GateError(

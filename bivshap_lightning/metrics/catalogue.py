@@ -17,13 +17,14 @@ from bivshap_lightning.metrics.number import (
     EXPLAINER,
     INTERVALS,
     REAL,
+    REGRESSION,
     UNIT,
     Number,
     RedundancyCounts,
     ScoredSample,
 )
 
-REDUNDANCY = "bivshap/redundancy/"
+REDUNDANCY, ROLES = "bivshap/redundancy/", "bivshap/roles/"
 
 
 def _density(h: RedundancyCounts) -> Interval:
@@ -49,33 +50,117 @@ CATALOGUE: list[Number] = [
         key="area", meaning="same prediction as features go, least important first; mean over the curve",
     ),
     Number(
+        tag="bivshap/share_kept/{explainer}", title="prediction kept", direction="higher", range=UNIT,
+        formula="1 - mean over removed fractions of |u - u(all)| / |u(all) - u(none)|, least important removed first; "
+        "sums over samples, cut off at 0 per sample", interval="normal", tasks=REGRESSION,
+        metric="bivshap_lightning.metrics:PredictionKept", key="share_kept", is_mean=False,
+        meaning="how much of the predicted value is kept as features go, least important first",
+    ),
+    Number(
+        tag="bivshap/removal_error/{explainer}", title="removal error", direction="lower", range=COUNT,
+        formula="mean over removed fractions of |u - u(all)|, least important removed first", interval="normal",
+        tasks=REGRESSION, metric="bivshap_lightning.metrics:PredictionKept", key="error",
+        meaning="how far the predicted value moves as features go, least important first, in its units",
+    ),
+    Number(
         tag="bivshap/insertion_auc/{explainer}", title="insertion", direction="higher", range=REAL, interval="normal",
-        formula="area under the explained output as features are inserted, most important first",
+        formula="area under the explained output as features are inserted, most important first, above that of no "
+        "feature in the direction of the whole input",
         metric="bivshap_lightning.metrics:InsertionAUC", key="auc",
         meaning="explained output as features come in, most important first; area under the curve",
     ),
     Number(
         tag="bivshap/deletion_auc/{explainer}", title="deletion", direction="lower", range=REAL, interval="normal",
-        formula="area under the explained output as features are deleted, most important first",
+        formula="area under the explained output as features are deleted, most important first, above that of no "
+        "feature in the direction of the whole input",
         metric="bivshap_lightning.metrics:DeletionAUC", key="auc",
         meaning="explained output as features go, most important first; area under the curve",
+    ),
+    *(
+        Number(
+            tag=f"{ROLES}{role}", title=role, direction="lower" if role == "undecided" else "neutral", range=UNIT,
+            formula=f"mean over samples of {role} players / players", interval="normal", meaning=meaning,
+        )
+        for role, meaning in (
+            ("irrelevant", "features that play no part in the decision"),
+            ("interchangeable", "features that matter and of which any one of a group will do"),
+            ("redundant", "features that matter, and say nothing new once another one is there"),
+            ("essential", "features that matter and that no single other feature replaces"),
+            ("undecided", "features whose role the audit was too short to tell"),
+        )
+    ),
+    Number(
+        tag=f"{ROLES}n_independent", title="independent", direction="neutral", range=COUNT, interval="normal",
+        formula="mean over samples of essential players + groups of interchangeable ones",
+        meaning="pieces of evidence behind a decision: essential features, and groups of interchangeable ones",
+    ),
+    Number(
+        tag=f"{ROLES}groups_per_sample", title="interchangeable groups", direction="neutral", range=COUNT,
+        formula="mean over samples of the number of groups of interchangeable players", interval="none",
+        meaning="groups of interchangeable features in a sample",
+    ),
+    Number(
+        tag=f"{ROLES}group_size", title="size of these groups", direction="neutral", range=COUNT, interval="none",
+        formula="sum over samples of interchangeable players in groups / sum of groups; 0 without groups",
+        meaning="features in a group of interchangeable ones",
+    ),
+    Number(
+        tag=f"{ROLES}share_groups_stable", title="one is enough", direction="higher", range=UNIT, interval="none",
+        formula="groups whose decision stays with any of 5 random members in place of all / groups; 0 without groups",
+        meaning="groups of interchangeable features of which one random member is enough for the decision",
+    ),
+    Number(
+        tag=f"{ROLES}share_groups_moving", title="all matter", direction="higher", range=UNIT, interval="none",
+        formula="groups whose removal changes the value by more than 2 gamma / groups; 0 without groups",
+        meaning="groups of interchangeable features whose removal changes the explained output",
+    ),
+    Number(
+        tag=f"{ROLES}share_groups_confirmed", title="confirmed", direction="higher", range=UNIT, interval="none",
+        formula="groups that are stable and moving / groups; 0 without groups",
+        meaning="groups of interchangeable features that the model confirms: one is enough, and without all the output "
+        "changes",
     ),
     Number(
         tag=f"{REDUNDANCY}accuracy_with_representatives", title="with representatives", direction="higher", range=UNIT,
         formula="share of samples with the same decision when each group keeps its highest-ranked member",
         interval="wilson", tasks=CLASSIFICATION,
-        meaning="same prediction when each group keeps one member and the others go",
+        meaning="same prediction when each group of H keeps its highest-ranked member and the others go; with random "
+        "members it is harder to reach",
+    ),
+    Number(
+        tag=f"{REDUNDANCY}error_with_representatives", title="error with representatives", direction="lower",
+        range=COUNT, formula="mean over samples of |u - u(all)| when each group keeps its highest-ranked member",
+        interval="normal", tasks=REGRESSION,
+        meaning="how far the predicted value moves when each group of H keeps its highest-ranked member, in its units",
+    ),
+    Number(
+        tag=f"{REDUNDANCY}share_kept_with_representatives", title="kept with representatives", direction="higher",
+        range=UNIT, formula="1 - sum over samples of min(|u - u(all)|, |u(all) - u(none)|) / sum of |u(all) - u(none)|",
+        interval="none", tasks=REGRESSION,
+        meaning="how much of the predicted value is kept when each group of H keeps its highest-ranked member",
+    ),
+    Number(
+        tag=f"{REDUNDANCY}random_removal_error", title="error of random removal", direction="neutral", range=COUNT,
+        formula="mean over samples and draws of |u - u(all)| when as many players are removed at random",
+        interval="normal", tasks=REGRESSION,
+        meaning="control of error_with_representatives: how far the value moves when as many features go at random",
+    ),
+    Number(
+        tag=f"{REDUNDANCY}empty_error", title="error of nothing left", direction="neutral", range=COUNT,
+        formula="mean over samples of |u(all) - u(none)|", interval="normal", tasks=REGRESSION,
+        meaning="control of all errors after removal: how far the value moves without any feature",
     ),
     Number(
         tag=f"{REDUNDANCY}share_removable", title="removable", direction="neutral", range=UNIT, interval="normal",
         formula="sum over samples of (players in groups - groups) / sum of players",
-        meaning="features that can go while one of each group stays",
+        meaning="features that can go while one of each group of H stays, most of them usually irrelevant",
         parts=lambda h: (h.n_removable, h.n_players),
     ),
     Number(
         tag=f"{REDUNDANCY}n_independent", title="independent features", direction="neutral", range=COUNT,
         formula="mean over samples of players - (players in groups - groups)", interval="normal",
-        meaning="features left when each group counts once", parts=lambda h: (h.n_players - h.n_removable, 1),
+        meaning="features left when each group of H counts once, irrelevant ones included",
+        parts=lambda h: (h.n_players - h.n_removable, 1),
     ),
     Number(
         tag=f"{REDUNDANCY}density", title="density", direction="neutral", range=UNIT, interval="normal",
@@ -85,8 +170,9 @@ CATALOGUE: list[Number] = [
     ),
     Number(
         tag=f"{REDUNDANCY}groups_per_sample", title="groups per sample", direction="neutral", range=COUNT,
-        formula="mean over samples of the number of groups", interval="normal",
-        meaning="groups of interchangeable features in a sample", parts=lambda h: (h.n_groups, 1),
+        formula="mean over samples of the number of groups of H", interval="normal",
+        meaning="groups of mutually redundant features in a sample, irrelevant ones included",
+        parts=lambda h: (h.n_groups, 1),
     ),
     Number(
         tag=f"{REDUNDANCY}group_size", title="group size", direction="neutral", range=COUNT, interval="normal",
@@ -270,14 +356,19 @@ def numbers_of(scope: str) -> list[Number]:
     return [number for number in CATALOGUE if number.scope == scope]
 
 
-def ranking_numbers() -> list[Number]:
-    """The entries that judge the ranking of an explainer.
+def ranking_numbers(task: str = "auto") -> list[Number]:
+    """The entries that judge the ranking of an explainer, the main one first.
+
+    Args:
+        task: of the model; "auto" and "" for a classification.
 
     Example:
         >>> [number.family for number in ranking_numbers()]
         ['post_hoc_accuracy', 'insertion_auc', 'deletion_auc']
+        >>> [number.family for number in ranking_numbers("regression")]
+        ['share_kept', 'removal_error', 'insertion_auc', 'deletion_auc']
     """
-    return [number for number in CATALOGUE if number.metric is not None]
+    return [number for number in CATALOGUE if number.metric is not None and number.applies_to(task)]
 
 
 def sample_parts(tag: str, sample: ScoredSample) -> tuple[float, float] | None:
