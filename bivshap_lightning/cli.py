@@ -180,11 +180,11 @@ def _add_gate(commands: Any) -> None:
 
 
 def _gate(options: argparse.Namespace) -> int:
-    from bivshap_lightning.gate import GateError, RecordError, Verdict, judge, load_rules
+    from bivshap_lightning.gate import GateError, RecordError, Verdict, judge
 
     as_json = options.json == STDOUT
     try:
-        verdict = judge(options.record, load_rules(options.rules), options.against)
+        verdict = judge(options.record, options.rules, options.against)
     except (GateError, RecordError) as error:
         verdict = Verdict(error=str(error))
     # Reports are written for errors too: one of an earlier run must not be mistaken for this run's.

@@ -19,7 +19,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bivshap_lightning.audit.errors import RecordError
-from bivshap_lightning.audit.json_fields import NOT_STORED, decode, encode
+from bivshap_lightning.audit.json_fields import NOT_STORED, OPTIONAL, decode, encode
 from bivshap_lightning.audit.record_arrays import graphs_of_samples, verify_arrays
 from bivshap_lightning.audit.record_checks import verify_fields
 from bivshap_lightning.audit.record_files import read_files, write_files
@@ -76,6 +76,7 @@ class AuditRecord:
         class_metrics: numbers over the samples of each class.
         samples: the audited samples.
         cost: what it cost.
+        validation_metrics: what the training run itself logged at the time of the audit, such as its validation loss.
         arrays: weights, standard errors and Shapley values of all samples, and pictures of some.
         source: what messages call the record.
 
@@ -101,6 +102,7 @@ class AuditRecord:
     classes: Mapping[str, GraphSummary] = field(default_factory=dict)
     class_metrics: Mapping[str, ClassMetrics] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
+    validation_metrics: Mapping[str, float] = field(default_factory=dict, metadata=OPTIONAL)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False, repr=False, metadata=NOT_STORED)
     source: str = field(default="record", compare=False, metadata=NOT_STORED)
 
