@@ -31,8 +31,8 @@ from bivshap_lightning.metrics import (
     InsertionAUC,
     MutualRedundancyMasking,
     PostHocAccuracy,
+    RoleShares,
 )
-from bivshap_lightning.metrics.roles import RoleShares
 
 N_SAMPLES = N_PLAYERS = 64
 AIM = 1.5

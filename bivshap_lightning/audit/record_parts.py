@@ -246,11 +246,11 @@ class Cost:
     Attributes:
         seconds: wall-clock time.
         forwards: model rows, over all processes.
-        share_of_epoch: seconds / seconds of the epoch with the audit.
+        epochs: seconds / seconds of the epoch without the audit.
         evaluations_per_sample: model rows per sample that each explainer spent on its scores.
     """
 
     seconds: float = 0.0
     forwards: float = 0.0
-    share_of_epoch: float = 0.0
+    epochs: float = 0.0
     evaluations_per_sample: Mapping[str, float] = field(default_factory=dict)

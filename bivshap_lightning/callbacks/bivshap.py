@@ -392,7 +392,7 @@ class BivShapCallback(EitherCallback):
         return {
             "seconds": seconds,
             "forwards": float(result.n_forwards),
-            "share_of_epoch": seconds / (epoch + seconds) if epoch + seconds > 0 else 1.0,
+            "epochs": seconds / epoch if epoch > 0 else 0.0,
         }
 
     def _record_path(self, trainer: Any) -> Path | None:

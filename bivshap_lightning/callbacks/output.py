@@ -141,27 +141,26 @@ def _ranking(graph: ExplanationGraph) -> Any:
 
 
 def summary_line(result: AuditResult, gamma: float, cost: Mapping[str, float]) -> str:
-    """What an audit found and what it cost, in one line."""
+    """What an audit found and what it cost, in one line; an accuracy after removal stands beside its controls."""
     numbers = {name: value for name, (value, _) in result.numbers.items()}
     ranked = {e: numbers[f"bivshap/post_hoc_accuracy/{e}"] for e in result.curves}
-    rivals = {e: v for e, v in ranked.items() if e != OURS}
-    best = f" (best baseline {max(rivals, key=rivals.__getitem__)} {max(rivals.values()):.3f})" if rivals else ""
+    others = {e: v for e, v in ranked.items() if e != OURS}
+    best = f" (best other {max(others, key=others.__getitem__)} {max(others.values()):.3f})" if others else ""
     skipped = f", without {', '.join(result.skipped)} (the record says why)" if result.skipped else ""
+    accuracy, random, empty = (
+        f"{numbers[f'{REDUNDANCY}{name}']:.3f}"
+        for name in ("accuracy_with_representatives", "random_removal_accuracy", "empty_accuracy")
+    )
     return (
         f"{len(result.samples)} samples, post-hoc accuracy {ranked[OURS]:.3f}{best}{skipped}, "
-        f"{numbers[f'{REDUNDANCY}share_removable']:.0%} of players removable at accuracy "
-        f"{numbers[f'{REDUNDANCY}accuracy_with_representatives']:.3f} (gamma {gamma:g}), "
-        f"{cost['seconds']:.1f} s"
+        f"{numbers[f'{REDUNDANCY}share_removable']:.0%} of players removable at accuracy {accuracy} (as many at "
+        f"random {random}, all removed {empty}; gamma {gamma:g}), {cost['seconds']:.1f} s"
+        + (f", {cost['epochs']:.2g} x the epoch" if cost["epochs"] else "")
     )
 
 
 def advice_on(cost: Mapping[str, float], past: Sequence[Mapping[str, float]]) -> str:
-    """What to lower if an audit takes a large share of an epoch; after the first time only the share."""
-    if cost["share_of_epoch"] <= AFFORDABLE_SHARE:
+    """What to lower if an audit takes long beside an epoch; said once."""
+    if max([cost["epochs"], *(numbers["bivshap/cost/epochs"] for numbers in past)]) <= AFFORDABLE_SHARE or past:
         return ""
-    if any(numbers["bivshap/cost/share_of_epoch"] > AFFORDABLE_SHARE for numbers in past):
-        return f", {cost['share_of_epoch']:.0%} of the epoch"
-    return (
-        f", {cost['share_of_epoch']:.0%} of the epoch: lower `n_evaluations` or `n_samples`, shorten `compare_with`, "
-        "set `time_budget`, or raise `every_n_epochs`"
-    )
+    return ": lower `n_evaluations` or `n_samples`, shorten `compare_with`, or set `time_budget`"
