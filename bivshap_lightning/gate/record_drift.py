@@ -189,7 +189,7 @@ def _features_by(pair: ProfilePair, size: FloatArray, n: int) -> list[str]:
 
 def _moved_shares(pair: ProfilePair, n: int) -> list[str]:
     _, now, before = pair.shares
-    return _features_by(pair, np.square(np.sqrt(now) - np.sqrt(before)), n)
+    return _features_by(pair, np.abs(now - before), n)
 
 
 def _moved_rise(pair: ProfilePair, n: int) -> list[str]:

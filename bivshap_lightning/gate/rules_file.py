@@ -122,7 +122,7 @@ def _read(path: Path) -> dict[str, Any]:
             raise GateError(f"`rules` must be a readable file, got {path} (a folder, device or pipe).")
         if path.stat().st_size > MAX_BYTES:
             raise GateError(f"`rules` must have at most {MAX_BYTES:,} bytes, got {path.stat().st_size:,} in {path}.")
-        content: dict[str, Any] = tomllib.loads(path.read_bytes().decode())
+        content = parse_toml(path.read_bytes().decode())
     except GateError:
         raise
     except OSError as error:
@@ -143,6 +143,20 @@ def _read(path: Path) -> dict[str, Any]:
             f"`rules` must hold [[rule]] tables, `version`, `sha256` and `reference` only, got {shown(unknown)} in "
             f"{path}."
         )
+    return content
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The content of a TOML text.
+
+    Raises:
+        ValueError: it is not TOML.
+
+    Example:
+        >>> parse_toml("version = 1")
+        {'version': 1}
+    """
+    content: dict[str, Any] = tomllib.loads(text)
     return content
 
 
