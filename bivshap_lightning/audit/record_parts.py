@@ -45,6 +45,9 @@ class Configuration:
     skipped: Mapping[str, str] = field(default_factory=dict)
 
 
+ALL_CLASSES = "all"
+"""Stands for all samples where a class is named, so that no class may be called so."""
+
 COMPARED = ("players", "removal", "behavior", "link", "gamma", "target")
 """Configuration that must agree before two records may be compared."""
 

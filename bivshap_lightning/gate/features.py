@@ -9,8 +9,9 @@ from statistics import NormalDist
 import numpy as np
 
 from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.audit.record_parts import ALL_CLASSES
 from bivshap_lightning.gate.profile import Shares, default_gammas, known_graphs
-from bivshap_lightning.gate.rules import ALL_CLASSES, GateError
+from bivshap_lightning.gate.rules import GateError
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.checks import FloatArray
 from bivshap_lightning.graph.naming import names_without_repeat_number, positions_by_name

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from bivshap_lightning.audit.record import AuditRecord, as_record
+from bivshap_lightning.audit.record_parts import ALL_CLASSES
 from bivshap_lightning.gate.judging import Record, Rules, judge
 from bivshap_lightning.gate.measuring import demand_comparable
 from bivshap_lightning.gate.profile import Profile, default_gammas, known_graphs, profile_of, shares_of
 from bivshap_lightning.gate.record_drift import ProfilePair, largest_record_moves, record_drift
-from bivshap_lightning.gate.rules import ALL_CLASSES, GateError
+from bivshap_lightning.gate.rules import GateError
 from bivshap_lightning.gate.rules_file import GateFile, as_gate
 from bivshap_lightning.gate.verdict import Verdict, number
 from bivshap_lightning.graph.roles import ROLES, roles_of_all

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bivshap_lightning.audit.record import AuditRecord, as_record
+from bivshap_lightning.audit.record_parts import ALL_CLASSES
 from bivshap_lightning.gate.drift import GraphPair, drift, largest_moves
 from bivshap_lightning.gate.features import describe_feature, importance_of
 from bivshap_lightning.gate.measuring import (
@@ -28,7 +29,7 @@ from bivshap_lightning.gate.record_drift import (
     sharing_note,
 )
 from bivshap_lightning.gate.reference import Reference
-from bivshap_lightning.gate.rules import ALL_CLASSES, GateError, Rule
+from bivshap_lightning.gate.rules import GateError, Rule
 from bivshap_lightning.gate.rules_file import GateFile, as_gate
 from bivshap_lightning.gate.thresholds import THRESHOLDS, Threshold
 from bivshap_lightning.gate.verdict import Check, RuleResult, Verdict

@@ -14,8 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
+from bivshap_lightning.audit.record_parts import ALL_CLASSES
 from bivshap_lightning.gate.profile import Profile, Shares, shares_of
-from bivshap_lightning.gate.rules import ALL_CLASSES
 from bivshap_lightning.graph.checks import FloatArray
 from bivshap_lightning.graph.roles import ROLES
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bivshap_lightning.audit.json_fields import is_finite_number
+from bivshap_lightning.audit.record_parts import ALL_CLASSES
 from bivshap_lightning.gate.thresholds import THRESHOLDS
 from bivshap_lightning.metrics.catalogue import REDUNDANCY, find_number
 from bivshap_lightning.text import shown
 
-ALL_CLASSES = "all"
 CHOICES = {"severity": ("fail", "warn"), "compare": ("bound", "point")}
 
 
