@@ -86,6 +86,7 @@ class AuditRecord:
         partners: pairs of features that need each other most, likewise.
         sweep: roles, density and accuracies at other gammas.
         notes: sentences about the whole audit, such as that there was nothing to explain.
+        validation_metrics: what the training run itself logged at the time of the audit, such as its validation loss.
         arrays: weights, standard errors and Shapley values of all samples, and pictures of some.
         source: what messages call the record.
 
@@ -115,6 +116,7 @@ class AuditRecord:
     partners: tuple[PairSummary, ...] = field(default=(), metadata=OPTIONAL)
     sweep: tuple[GammaPoint, ...] = field(default=(), metadata=OPTIONAL)
     notes: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    validation_metrics: Mapping[str, float] = field(default_factory=dict, metadata=OPTIONAL)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False, repr=False, metadata=NOT_STORED)
     source: str = field(default="record", compare=False, metadata=NOT_STORED)
 

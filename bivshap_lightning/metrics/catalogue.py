@@ -23,6 +23,7 @@ from bivshap_lightning.metrics.number import (
     RedundancyCounts,
     ScoredSample,
 )
+from bivshap_lightning.metrics.record_numbers import RECORD_NUMBERS
 
 REDUNDANCY, ROLES = "bivshap/redundancy/", "bivshap/roles/"
 
@@ -305,6 +306,7 @@ CATALOGUE: list[Number] = [
         formula="1 - Spearman's rank correlation of the rankings of a class, now and before",
         meaning="how far the ranking of a class moved since the previous record",
     ),
+    *RECORD_NUMBERS,
     Number(
         tag="bivshap/cost/seconds", title="seconds", direction="lower", range=COUNT, interval="none", scope="run",
         formula="wall-clock seconds of the audit", meaning="how long the audit took",
@@ -433,8 +435,9 @@ def catalogue_table() -> str:
     lines = [
         "# All numbers",
         "",
-        "Generated from `bivshap_lightning/metrics/catalogue.py`. Tags with `bivshap/` are logged; `class_graph/` and",
-        "`drift/` are numbers of the mean graph of a class, which gate rules can name.",
+        "Generated from `bivshap_lightning/metrics/catalogue.py`. Tags with `bivshap/` are logged. Gate rules can also",
+        "name the others: `class_graph/` of the mean graph of a class, `top1_share` of a record, `drift/` between two",
+        "records, `feature/` of the feature that the rule names.",
         "",
         f"| {' | '.join(head)} |",
         f"|{' --- |' * len(head)}",

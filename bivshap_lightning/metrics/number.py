@@ -24,6 +24,7 @@ INTERVALS = {
     "normal": "normal, from the standard error over samples",
     "normal or wilson": "normal; Wilson's where all samples agree",
     "undecided edges": "what the undecided edges could change",
+    "jackknife": "normal, from leaving out one sample at a time",
     "upper": "the value is its own upper bound; the lower bound is unknown",
     "none": "none: the value as it is",
 }
@@ -91,7 +92,9 @@ class Number:
         interval: how its confidence interval is made, a key of :data:`INTERVALS`.
         meaning: one plain sentence.
         scope: "samples" for a number over samples, "class graph" for one of a class's mean graph, "drift" for a
-            distance from the graph of a previous record, "run" for one of the run itself, which is logged only.
+            distance from the graph of a previous record, "record" for one of a whole record, "record drift" for a
+            distance of a record from a reference or previous record, "feature" for one of a named feature, "run" for
+            one of the run itself, which is logged only.
         tasks: the tasks it applies to.
         metric: import path of the torchmetrics class that computes it from a ranking, "module:Class"; None for others.
         key: which number of that metric's result it is.
@@ -107,7 +110,7 @@ class Number:
     range: tuple[float, float]
     interval: str
     meaning: str
-    scope: Literal["samples", "class graph", "drift", "run"] = "samples"
+    scope: Literal["samples", "class graph", "drift", "record", "record drift", "feature", "run"] = "samples"
     tasks: tuple[Task, ...] = ALL_TASKS
     metric: str | None = None
     key: str = ""

@@ -60,10 +60,18 @@ def test_every_number_of_the_catalogue_is_computed(run):
         for name in found.classes:
             assert number.contains(measure(found, number.tag, class_name=name).value)
         computed.add(number)
-    rules = [Rule(metric=number.tag, max=number.range[1]) for number in numbers_of("drift")]
-    verdict = judge(found, rules, found)
-    assert [result.check.value for result in verdict.results] == pytest.approx([0.0] * len(rules), abs=1e-12)
+    drifts = [*numbers_of("drift"), *numbers_of("record drift")]
+    unchanged = [float(number.direction == "higher") for number in drifts]
+    verdict = judge(found, [Rule(metric=number.tag, min=-1) for number in drifts], found)
+    assert [result.check.value for result in verdict.results] == pytest.approx(unchanged, abs=1e-12)
     computed |= {find_number(result.rule.metric) for result in verdict.results}
+    of_records = [*numbers_of("record"), *numbers_of("feature")]
+    for number in of_records:
+        feature = found.samples[0].players[0] if number.scope == "feature" else None
+        interval = measure(found, number.tag, feature=feature)
+        assert number.contains(interval.value)
+        assert interval.lower <= interval.value <= interval.upper
+    computed |= set(of_records)
     assert [number.tag for number in CATALOGUE if number not in computed] == []
 
 

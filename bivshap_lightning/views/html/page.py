@@ -61,7 +61,7 @@ def render_page(
     content = PageContent(record, previous, verdict)
     links = [tag("a", title, href=f"#{anchor}") for anchor, (title, _) in SECTIONS.items()]
     body = [write(content, anchor, title) for anchor, (title, write) in SECTIONS.items()]
-    return _document(
+    return document(
         sections.title(content),
         tag("a", "Skip to the verdict", class_="skip", href="#main"),
         sections.headline(content),
@@ -83,10 +83,20 @@ def render_failure(reason: str) -> str:
         True
     """
     parts = tag("p", "Not judged", class_="kicker"), tag("h1", "The audit could not be read"), tag("p", reason)
-    return _document("Not judged", tag("header", tag("div", *parts, class_="verdict fail")))
+    return document("Not judged", tag("header", tag("div", *parts, class_="verdict fail")))
 
 
-def _document(title: str, *body: Markup) -> str:
+def document(title: str, *body: Markup) -> str:
+    """A whole HTML document that loads nothing.
+
+    Args:
+        title: of the browser's tab.
+        body: markup.
+
+    Example:
+        >>> "<title>a &lt; b</title>" in document("a < b")
+        True
+    """
     lines = [
         "<!DOCTYPE html>",
         '<html lang="en">',
