@@ -23,11 +23,11 @@ export function drawAxis(context) {
   const width = Math.max(380, Math.min(context.width, 920));
   const narrow = width < 560;
   const longest = Math.max(...shown.map((player) => [...context.label(player)].length), rest.length ? 18 : 0);
-  const left = Math.min(narrow ? 120 : 210, 34 + 7.2 * Math.min(longest, 28));
+  const left = 36 + (narrow ? 6.6 : 7.3) * Math.min(longest, narrow ? 13 : 28);
   const right = width - (arcs.length ? (narrow ? 70 : 130) : 24);
   const top = 14;
   const bottom = top + ROW * (shown.length + (rest.length ? 1 : 0));
-  const place = scaleOf(graph.axis, shown, rest, left + 8, right - 12);
+  const place = scaleOf(graph.axis, shown, left + 8, right - 12);
   const picture = svg("svg", {
     viewBox: `0 0 ${width} ${bottom + 44}`, width, height: bottom + 44, role: "group",
     "aria-label": "One row per feature: Shapley value and what is left of it once the others are present",
@@ -70,7 +70,7 @@ export function strongestOf(graph, player) {
   return found.sort((a, b) => Math.abs(b[2]) - Math.abs(a[2]));
 }
 
-function scaleOf(axis, shown, rest, left, right) {
+function scaleOf(axis, shown, left, right) {
   const values = [0];
   for (const player of shown) {
     values.push(axis.shapley[player], axis.late[player]);
@@ -78,11 +78,10 @@ function scaleOf(axis, shown, rest, left, right) {
       if (whiskers) values.push(whiskers[2 * player], whiskers[2 * player + 1]);
     }
   }
-  if (rest.length) values.push(sum(axis.shapley, rest), sum(axis.late, rest));
   const low = Math.min(...values);
   const high = Math.max(...values);
   const span = high - low || 1;
-  const place = (value) => left + ((value - low) / span) * (right - left);
+  const place = (value) => left + Math.min(Math.max((value - low) / span, 0), 1) * (right - left);
   place.low = low;
   place.high = high;
   return place;
@@ -121,8 +120,14 @@ function rowOf(context, player, y, place, { left, right, narrow }) {
   return row;
 }
 
+/** All other features in one row; their sum is said in numbers where it is beyond the scale. */
 function restRow(axis, rest, y, place, left) {
   const [shapley, late] = [sum(axis.shapley, rest), sum(axis.late, rest)];
+  if (Math.max(shapley, late) > place.high || Math.min(shapley, late) < place.low) {
+    return svg("g", { class: "row rest" },
+      svg("text", { x: left - 26, y: y + 4.5, "text-anchor": "end", class: "label" }, `${rest.length} more, summed`),
+      svg("text", { x: left + 8, y: y + 4.5, class: "label" }, `${format(shapley)} on average, ${format(late)} once the others are there`));
+  }
   return svg("g", { class: "row rest" },
     svg("title", {}, `${rest.length} more features together`),
     svg("text", { x: left - 26, y: y + 4.5, "text-anchor": "end", class: "label" }, `${rest.length} more, summed`),
@@ -174,6 +179,8 @@ function message(context, arcs) {
   const [i, j, term] = arcs[0];
   const { late } = context.graph.axis;
   const [first, second] = Math.abs(late[i]) >= Math.abs(late[j]) ? [i, j] : [j, i];
+  const alike = Math.abs(Math.abs(late[i]) - Math.abs(late[j])) < 0.02 * Math.abs(late[first]);
+  if (alike && term < 0) return `Strongest pair: ${context.label(i)} and ${context.label(j)} stand in for each other, either way. ${direction}`;
   if (term > 0) return `Strongest pair: ${context.label(i)} and ${context.label(j)} need each other. ${direction}`;
   return `Strongest pair: ${context.label(first)} stands in for ${context.label(second)} more than the other way round. ${direction}`;
 }

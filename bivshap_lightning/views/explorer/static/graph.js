@@ -39,6 +39,7 @@ function drawQuotient(context, width) {
   const title = el("h3", {}, "H: what makes what redundant");
   const nAlone = decision.components.length - linked.length;
   const notes = [`An arrow a → b says: once a is present, b adds at most γ. A box holds features that make each other redundant.`];
+  if (shown.some((members) => members.every((player) => decision.roles?.[player] === "irrelevant"))) notes.push("Dashed: irrelevant features, which add at most γ whatever is present.");
   if (linked.length > shown.length) notes.push(`${linked.length - shown.length} smaller boxes are left out.`);
   if (nAlone) notes.push(`${count(nAlone, "feature")} without such a pair ${nAlone === 1 ? "is" : "are"} not drawn.`);
   if (!shown.length) {
@@ -102,13 +103,15 @@ function boxOf(context, members, box) {
   const isGroup = members.length > 1;
   const number = context.decision.groups.indexOf(members);
   const role = ROLES[context.decision.roles?.[members[0]]] ?? ROLES.essential;
-  const colour = isGroup ? GROUP_COLOURS[number % GROUP_COLOURS.length] : role.colour;
+  const isIrrelevant = members.every((player) => context.decision.roles?.[player] === "irrelevant");
+  const colour = isIrrelevant ? ROLES.irrelevant.colour : isGroup ? GROUP_COLOURS[number % GROUP_COLOURS.length] : role.colour;
   const names = listing(members.map(context.label), 12);
   const said = isGroup ? `Group of ${members.length}: ${names}` : names;
   const node = svg("g", { class: "box", ...context.mark(members[0], said, members) });
   node.append(
     svg("title", {}, said),
-    svg("rect", { x: box.x, y: box.y, width: box.width, height: box.height, rx: 7, style: { stroke: colour, fill: colour }, class: isGroup ? "box-back group" : "box-back" }),
+    svg("rect", { x: box.x, y: box.y, width: box.width, height: box.height, rx: 7, class: "sign-back" }),
+    svg("rect", { x: box.x, y: box.y, width: box.width, height: box.height, rx: 7, style: { stroke: colour, fill: colour }, class: isIrrelevant ? "box-back irrelevant" : isGroup ? "box-back group" : "box-back" }),
     ...box.lines.map((line, k) => svg("text", { x: box.x + 8, y: box.y + 17 + 16 * k, class: "label", "data-players": k < members.length ? members[k] : null }, line)),
   );
   return node;
@@ -129,7 +132,7 @@ function drawImportances(context, width) {
   const shown = nodesOf(context);
   const pairs = strongestPairs(graph, shown, selected);
   const size = Math.max(320, Math.min(width, 620));
-  const radius = size / 2 - 96;
+  const radius = size / 2 - 116;
   const centre = size / 2;
   const at = new Map(shown.map((player, k) => {
     const angle = (2 * Math.PI * k) / shown.length - Math.PI / 2;

@@ -117,7 +117,7 @@ export class Explorer {
         this.say("No audits were found in these logs.", "Add BivShapCallback() to the Trainer's callbacks, with a TensorBoardLogger and write_record=True. Each audit then appears here. Logs of other projects are not changed or needed.");
         return;
       }
-      const run = this.runs.includes(this.store.state.run) ? this.store.state.run : this.runs[this.runs.length - (this.source.canReload ? 1 : this.runs.length)];
+      const run = this.runs.includes(this.store.state.run) ? this.store.state.run : this.source.latest;
       this.store.state.run = run;
       await this.openRun();
     });

@@ -35,8 +35,9 @@ function relationsOf({ graph, decision, selected }) {
   });
 }
 
-function legend({ selected }, relation) {
+function legend({ graph, selected }, relation) {
   const key = (colour) => el("i", { class: "key square", style: { background: `rgb(${colour.join(",")})` } });
+  if (selected < 0 && graph.axis?.kind === "class") return el("p", { class: "legend" }, el("span", {}, key(POSITIVE), "important, mean over the samples"));
   if (selected < 0) {
     return el("p", { class: "legend" }, el("span", {}, key(POSITIVE), "speaks for the decision"), el("span", {}, key(NEGATIVE), "speaks against it"));
   }
@@ -78,6 +79,7 @@ function gridOf(names) {
 function drawPicture(context, picture, relation) {
   const scale = Math.max(1, Math.floor(Math.min(LONGEST_SIDE, context.width - 20) / Math.max(picture.height, picture.width)));
   const [width, height] = [picture.width * scale, picture.height * scale];
+  const plain = picture.pixels && context.width > 2 * width + 40 ? svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": "The picture itself" }, svg("image", { href: paint(context, picture, null, scale), x: 0, y: 0, width, height })) : null;
   const node = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "input-picture", role: "group", "aria-label": "The picture with its parts" });
   node.append(svg("image", { href: paint(context, picture, relation, scale), x: 0, y: 0, width, height }));
   for (const [player, x, y] of labelPlaces(context, picture)) {
@@ -102,24 +104,26 @@ function drawPicture(context, picture, relation) {
     const player = partAt(event);
     if (player >= 0 && !event.target.closest("[data-player]")) context.select(player);
   });
-  return node;
+  return el("div", { class: "pictures" }, node, plain);
 }
 
+/** The picture as a data address: in grey below the colours of its parts, or as it is if there are no relations. */
 function paint(context, picture, relation, scale) {
   const { height, width, pixels, channels, segments } = picture;
   const canvas = el("canvas", { width: width * scale, height: height * scale });
   const drawing = canvas.getContext("2d");
   const image = drawing.createImageData(width * scale, height * scale);
-  const colours = Array.from({ length: context.graph.n }, (_, player) => colourOf(context, relation, player));
+  const colours = Array.from({ length: context.graph.n }, (_, player) => relation ? colourOf(context, relation, player) : { colour: [0, 0, 0], strength: 0 });
+  const grey = (at) => 40 + 0.75 * (channels === 3 ? 0.3 * pixels[3 * at] + 0.59 * pixels[3 * at + 1] + 0.11 * pixels[3 * at + 2] : pixels[at]);
   for (let y = 0; y < height * scale; y += 1) {
     const row = Math.floor(y / scale) * width;
     for (let x = 0; x < width * scale; x += 1) {
       const at = row + Math.floor(x / scale);
       const player = segments[at];
       const { colour, strength } = player < 0 ? { colour: [128, 128, 128], strength: 0 } : colours[player];
-      const isBorder = scale > 2 && ((x % scale === 0 && x > 0 && segments[at - 1] !== player) || (y % scale === 0 && y > 0 && segments[at - width] !== player));
+      const isBorder = relation && scale > 2 && ((x % scale === 0 && x > 0 && segments[at - 1] !== player) || (y % scale === 0 && y > 0 && segments[at - width] !== player));
       for (let channel = 0; channel < 3; channel += 1) {
-        const below = pixels ? pixels[at * channels + (channels === 3 ? channel : 0)] : 245;
+        const below = !pixels ? 245 : relation ? grey(at) : pixels[at * channels + (channels === 3 ? channel : 0)];
         const value = below + (colour[channel] - below) * strength;
         image.data[4 * (y * width * scale + x) + channel] = isBorder ? value * 0.55 + 128 * 0.45 : value;
       }

@@ -22,7 +22,7 @@ export function drawMatrix(context) {
   const size = Math.max(300, Math.min(context.width, 760));
   const left = labelled ? 130 : 16;
   const top = labelled ? 100 : 16;
-  const side = size - left - 8;
+  const side = size - left - (labelled ? 56 : 8);
   const cell = side / graph.n;
   const largest = kind === "H" ? 1 : largestOf(value, graph.n);
   const picture = svg("svg", { viewBox: `0 0 ${size} ${top + side + 8}`, width: size, height: top + side + 8, role: "group", "aria-label": `Matrix ${kind}: ${MATRICES[kind].words}` });

@@ -91,11 +91,13 @@ export function parseGraph(buffer) {
 export class TensorBoardSource {
   constructor() {
     this.kept = new Map();
-    this.canReload = true;
+    this.latest = null;
   }
 
   async runs() {
-    return (await this.ask("runs", {})).runs.map((entry) => entry.run);
+    const { runs } = await this.ask("runs", {});
+    this.latest = runs.reduce((last, entry) => (!last || entry.last_time > last.last_time ? entry : last), null)?.run;
+    return runs.map((entry) => entry.run);
   }
 
   /** @returns {Promise<Moment[]>} */
@@ -143,7 +145,7 @@ export class EmbeddedSource {
   constructor(data) {
     this.records = data.records;
     this.kept = new Map();
-    this.canReload = false;
+    this.latest = data.records[0]?.run;
   }
 
   async runs() {

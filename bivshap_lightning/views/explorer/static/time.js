@@ -150,12 +150,12 @@ function changePicture(context, before, other) {
   const width = Math.max(420, Math.min(context.width, 920));
   const row = 26;
   const height = 30 + row * shown.length + 30;
-  const [left, right] = [180, width - 300];
+  const [left, right] = [180, width - 330];
   const high = Math.max(...shown.map((c) => Math.max(c.from, c.to)), 1e-300);
   const x = (value) => left + (value / high) * (right - left);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "What changed between two audits" });
   for (const value of ticks(0, high, 4)) picture.append(svg("line", { x1: x(value), x2: x(value), y1: 24, y2: height - 26, class: "grid" }), svg("text", { x: x(value), y: height - 8, class: "tick", "text-anchor": "middle" }, format(value)));
-  picture.append(svg("text", { x: right + 16, y: 14, class: "tick" }, "change ± standard error"), svg("text", { x: right + 158, y: 14, class: "tick" }, "role"));
+  picture.append(svg("text", { x: right + 16, y: 14, class: "tick" }, "change ± standard error"), svg("text", { x: right + 186, y: 14, class: "tick" }, "role"));
   shown.forEach((c, k) => {
     const y = 30 + row * (k + 0.5);
     const isSure = Math.abs(c.to - c.from) > SURE * c.error;
@@ -166,8 +166,8 @@ function changePicture(context, before, other) {
       svg("text", { x: left - 14, y: y + 4.5, "text-anchor": "end", class: "label" }, shorten(context.label(c.now), 22)),
       svg("line", { x1: x(c.from), x2: x(c.to), y1: y, y2: y, class: "lost" }),
       svg("circle", { cx: x(c.from), cy: y, r: 5, class: "ring" }), svg("circle", { cx: x(c.to), cy: y, r: 5, class: "dot" }),
-      svg("text", { x: right + 16, y: y + 4.5, class: "label" }, `${c.to >= c.from ? "+" : "−"}${format(Math.abs(c.to - c.from))} ± ${format(c.error)}`),
-      svg("text", { x: right + 158, y: y + 4.5, class: "label" }, was === is ? `${ROLES[is].sign} ${is}` : `${ROLES[was].sign} → ${ROLES[is].sign} ${is}`)));
+      svg("text", { x: right + 16, y: y + 4.5, class: "label" }, `${c.to >= c.from ? "+" : "−"}${Number(Math.abs(c.to - c.from).toPrecision(3))} ± ${Number(c.error.toPrecision(2))}`),
+      svg("text", { x: right + 186, y: y + 4.5, class: "label" }, was === is ? `${ROLES[is].sign} ${is}` : `${ROLES[was].sign} → ${ROLES[is].sign} ${is}`)));
   });
   const note = `Ring: ${context.momentName(other)}${other.run === context.moment.run ? "" : ` of ${other.run}`}. Dot: ${context.momentName(context.moment)}. Sizes of Shapley values, both at this γ; the error takes the two audits as independent. Faint rows are within noise. ${shown.length} of ${changes.length} features, the largest changes first.`;
   return el("div", {}, picture, el("p", { class: "note" }, note));
