@@ -42,7 +42,7 @@ def read_asset(name: str) -> str:
         ValueError: there is no such file.
 
     Example:
-        >>> "export function render" in read_asset("index.js")
+        >>> "export async function render" in read_asset("index.js")
         True
     """
     if name not in (*MODULES, STYLE_SHEET):

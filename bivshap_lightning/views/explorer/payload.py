@@ -193,7 +193,11 @@ def _role_values(graph: ExplanationGraph) -> dict[str, NDArray[Any]]:
 
 
 def _axis_arrays(axis: AxisValues) -> dict[str, NDArray[Any]]:
-    arrays: dict[str, NDArray[Any]] = {"axis_shapley": axis.shapley, "axis_late": axis.late, "pairs": axis.pairs.astype(np.float32)}
+    arrays: dict[str, NDArray[Any]] = {
+        "axis_shapley": axis.shapley,
+        "axis_late": axis.late,
+        "pairs": axis.pairs.astype(np.float32),
+    }
     if axis.shapley_whiskers is not None and axis.late_whiskers is not None:
         arrays["axis_shapley_whiskers"] = axis.shapley_whiskers
         arrays["axis_late_whiskers"] = axis.late_whiskers

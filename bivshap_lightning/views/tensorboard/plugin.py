@@ -23,8 +23,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tensorboard import context as request_context
-from tensorboard import errors, plugin_util
-from tensorboard.backend import http_util
+from tensorboard import errors
+from tensorboard.backend import experiment_id, http_util
 from tensorboard.data.provider import RunTagFilter
 from tensorboard.plugins import base_plugin
 from werkzeug import wrappers
@@ -70,9 +70,10 @@ class BivShapPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
 
     def __init__(self, context: Any) -> None:
         self._provider = context.data_provider
-        self._directories = log_directories(context.logdir, getattr(context.flags, "logdir_spec", None))
-        if context.flags is not None and getattr(context.flags, "logdir", None):
-            self._directories = log_directories(context.flags.logdir, None)
+        # `context.logdir` is the flag of either name, so the flags come first.
+        logdir_spec = getattr(context.flags, "logdir_spec", None)
+        logdir = getattr(context.flags, "logdir", None) or (None if logdir_spec else context.logdir)
+        self._directories = log_directories(logdir, logdir_spec)
         self._records: OrderedDict[tuple[str, int, int], AuditRecord] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -116,7 +117,7 @@ class BivShapPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         return app
 
     def _runs(self, request: wrappers.Request) -> tuple[Any, str]:
-        context, experiment = request_context.from_environ(request.environ), plugin_util.experiment_id(request.environ)
+        context, experiment = _context_and_experiment(request)
         found = self._list(context, experiment)
         runs = [
             {"run": run, "last_step": max(series.max_step for series in tags.values()),
@@ -172,7 +173,7 @@ class BivShapPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
 
     def _steps(self, request: wrappers.Request, run: str) -> list[dict[str, Any]]:
         """Steps with records, in order; of a step that was written twice, as after a restart, the last."""
-        context, experiment = request_context.from_environ(request.environ), plugin_util.experiment_id(request.environ)
+        context, experiment = _context_and_experiment(request)
         if run not in self._list(context, experiment, [run]):
             raise errors.NotFoundError(f"no run {run!r} has records")
         found = self._provider.read_tensors(
@@ -220,6 +221,11 @@ class BivShapPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
                 while len(self._records) > MAX_CACHED:
                     self._records.popitem(last=False)
         return record
+
+
+def _context_and_experiment(request: wrappers.Request) -> tuple[Any, str]:
+    environ = request.environ
+    return request_context.from_environ(environ), environ.get(experiment_id.WSGI_ENVIRON_KEY, "")
 
 
 def _asset_app(name: str) -> Any:

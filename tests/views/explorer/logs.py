@@ -31,7 +31,7 @@ def random_graph(n_players: int, seed: int = 0, *, names=None, noise: float = 0.
     late = generator.gamma(0.7, 0.1, n_players) * (generator.random(n_players) > 0.2)
     pairs = 0.3 * np.minimum.outer(late, late) * generator.normal(-0.2, 0.4, (n_players, n_players))
     pairs = (pairs + pairs.T) / 2
-    for group in range(n_groups):
+    for group in range(min(n_groups, n_players // 3)):
         members = np.arange(n_players)[group * 3 : group * 3 + 3]
         late[members] = late[members].max() + 0.05
         for i in members:
@@ -103,7 +103,7 @@ def picture_arrays(n_players: int, positions) -> dict[str, np.ndarray]:
     side = round(n_players**0.5)
     size = 8 * side
     y, x = np.mgrid[:size, :size]
-    disc = (255 * np.exp(-(((x - size / 2) ** 2 + (y - size / 2) ** 2) / (size / 3.5) ** 2) ** 2)).astype(np.uint8)
+    disc = (255 * np.exp(-((((x - size / 2) ** 2 + (y - size / 2) ** 2) / (size / 3.5) ** 2) ** 2))).astype(np.uint8)
     segments = ((y // 8) * side + x // 8).astype(np.int32)
     arrays = {}
     for k in positions:
@@ -119,7 +119,7 @@ def write_examples(folder: Path) -> Path:
     write_run(
         folder / "pictures", [0, 5], drifting(parts, 2, 0.002, 3), ["cat", "dog"], pictures=picture_arrays(64, [0, 1])
     )
-    sentence = "the plot is not bad but the acting is really not good at all".split()
+    sentence = ["the", "plot", "is", "not", "bad", "but", "the", "acting", "is", "really", "not", "good", "at", "all"]
     names = [word if word not in sentence[:k] else f"{word} ({k})" for k, word in enumerate(sentence)]
     write_run(folder / "texts", [0], drifting(names, 1, 0.003), ["negative"], words={0: sentence})
     write_run(folder / "hostile", [0, 1], drifting(HOSTILE, 2, 0.0), [HOSTILE[0], HOSTILE[2]])

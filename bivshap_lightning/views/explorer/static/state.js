@@ -65,7 +65,8 @@ export function writeAddress(state, tab) {
   const first = others.length ? others : [tab];
   try {
     const hash = `#${[...first, `${HASH_KEY}=${encodeURIComponent(query.toString())}`].join("&")}`;
-    target.history.replaceState(target.history.state, "", hash);
+    const { pathname, search } = target.location; // spelled out, because TensorBoard's frame has another base address
+    target.history.replaceState(target.history.state, "", `${pathname}${search}${hash}`);
   } catch {
     // Some frames may not change their address; the explorer works without.
   }
