@@ -108,3 +108,69 @@ def paper_kernel(value: Callable[[Tensor], Tensor], n: int, n_coalitions: int, s
     e2 = solution - np.outer(ones, (solution.sum(axis=0) - ends[1]) / ones.sum())
     np.fill_diagonal(e2, 0)
     return e2
+
+
+def add_conjunction(e2: np.ndarray, present: list[int], absent: list[int], value: float) -> None:
+    """Add E2 of a game worth ``value`` if all of one set of players are present and all of another absent."""
+    p, a, f = len(present), len(absent), math.factorial
+    for members, gain, elsewhere in (
+        (present, value * f(max(p - 1, 0)) * f(a) / f(p + a), p / (p + a + 1)),
+        (absent, -value * f(p) * f(max(a - 1, 0)) / f(p + a), (p + 1) / (p + a + 1)),
+    ):
+        for i in members:
+            e2[i] += gain * elsewhere
+            e2[i, present] += gain * (1 - elsewhere)
+            e2[i, absent] -= gain * elsewhere
+            e2[i, i] = 0
+
+
+class Conjunctions:
+    """A sum of ANDs of equally many players, each present; E2 in closed form."""
+
+    def __init__(self, n: int, n_members: int, n_terms: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.n = n
+        self.sets = [sorted(rng.choice(n, n_members, replace=False).tolist()) for _ in range(n_terms)]
+        self.scales = [1.0] if n_terms == 1 else rng.normal(size=n_terms).tolist()
+        self.e2 = np.zeros((n, n))
+        for t, a in zip(self.sets, self.scales, strict=True):
+            add_conjunction(self.e2, t, [], a)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return sum(a * (x[:, t] > 0.5).all(dim=1).double() for t, a in zip(self.sets, self.scales, strict=True))
+
+
+class RandomTrees:
+    """A sum of random decision trees over present and absent players; E2 by summing over the leaves."""
+
+    def __init__(self, n: int, seed: int, n_trees: int | None = None, depth: int = 5) -> None:
+        rng = np.random.default_rng(seed)
+        self.n, self.e2, self.depth = n, np.zeros((n, n)), depth
+        # Some players are split on more often than others, as in forests on real tables.
+        share = rng.dirichlet(np.full(n, 0.7))
+        n_trees = n if n_trees is None else n_trees
+        self._splits = np.stack([rng.choice(n, size=2**depth - 1, p=share) for _ in range(n_trees)])
+        self._leaves = rng.normal(size=(n_trees, 2**depth))
+        for splits, leaves in zip(self._splits, self._leaves, strict=True):
+            self._walk(splits, leaves, 0, {})
+
+    def _walk(self, splits: np.ndarray, leaves: np.ndarray, node: int, decided: dict[int, bool]) -> None:
+        if node >= len(splits):
+            sides = [[k for k, side in decided.items() if side is wanted] for wanted in (True, False)]
+            add_conjunction(self.e2, sides[0], sides[1], leaves[node - len(splits)])
+            return
+        player = int(splits[node])
+        for side in (False, True):
+            if decided.get(player, side) is side:
+                self._walk(splits, leaves, 2 * node + 1 + side, {**decided, player: side})
+
+    def __call__(self, x: Tensor) -> Tensor:
+        present = x.numpy() > 0.5
+        total = np.zeros(len(present))
+        rows = np.arange(len(present))
+        for splits, leaves in zip(self._splits, self._leaves, strict=True):
+            node = np.zeros(len(present), dtype=int)
+            for _ in range(self.depth):
+                node = 2 * node + 1 + present[rows, splits[node]]
+            total += leaves[node - len(splits)]
+        return torch.from_numpy(total)

@@ -45,6 +45,9 @@ class Configuration:
     skipped: Mapping[str, str] = field(default_factory=dict)
 
 
+ALL_CLASSES = "all"
+"""Stands for all samples where a class is named, so that no class may be called so."""
+
 COMPARED = ("players", "removal", "behavior", "link", "gamma", "target")
 """Configuration that must agree before two records may be compared."""
 
@@ -246,11 +249,11 @@ class Cost:
     Attributes:
         seconds: wall-clock time.
         forwards: model rows, over all processes.
-        share_of_epoch: seconds / seconds of the epoch with the audit.
+        epochs: seconds / seconds of the epoch without the audit.
         evaluations_per_sample: model rows per sample that each explainer spent on its scores.
     """
 
     seconds: float = 0.0
     forwards: float = 0.0
-    share_of_epoch: float = 0.0
+    epochs: float = 0.0
     evaluations_per_sample: Mapping[str, float] = field(default_factory=dict)

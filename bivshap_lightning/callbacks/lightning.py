@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -12,8 +14,8 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only, rank_zero_warn
 
 __all__ = ["EitherCallback", "MisconfigurationException", "any_process", "gather_objects", "home_of",
-           "is_fitting", "is_sharded", "logged_step", "rank_zero_info", "rank_zero_only", "rank_zero_warn",
-           "tensorboard_writers"]  # fmt: skip
+           "is_fitting", "is_sharded", "logged_step", "logging_disabled", "rank_zero_info", "rank_zero_only",
+           "rank_zero_warn", "tensorboard_writers"]  # fmt: skip
 
 _homes = ["pytorch_lightning", *(["lightning.pytorch"] if find_spec("lightning") else [])]
 
@@ -47,6 +49,19 @@ def gather_objects(trainer: Any, value: Any) -> list[Any]:
     values: list[Any] = [None] * trainer.world_size
     torch.distributed.all_gather_object(values, value)
     return values
+
+
+@contextmanager
+def logging_disabled(module: Any) -> Iterator[None]:
+    """Ignore what a LightningModule logs in its forward pass: an audit is not part of the user's metrics."""
+    loggers = [m for m in module.modules() if callable(getattr(m, "log_dict", None))]
+    for m in loggers:
+        vars(m)["log"] = vars(m)["log_dict"] = lambda *args, **options: None
+    try:
+        yield
+    finally:
+        for m in loggers:
+            del vars(m)["log"], vars(m)["log_dict"]
 
 
 def logged_step(trainer: Any) -> int:

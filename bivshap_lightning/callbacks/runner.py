@@ -27,6 +27,7 @@ from bivshap_lightning.callbacks.lightning import (
     any_process,
     gather_objects,
     is_sharded,
+    logging_disabled,
     rank_zero_info,
     rank_zero_warn,
 )
@@ -127,14 +128,16 @@ class AuditRunner:
                     "that yielded none."
                 )
             try:
-                self._prepare(trainer, pl_module, selection)
+                with logging_disabled(pl_module):
+                    self._prepare(trainer, pl_module, selection)
             except Exception as error:  # all processes make the same forward pass there, and so fail alike
                 return None, error
             agree = trainer.strategy.broadcast if self.in_lockstep else None
             audit = Audit(self.resolved, pl_module.device, self.feature_names, agree=agree)
             parts: list[ChunkResult] = []
             try:
-                parts = self._explain(trainer, pl_module, audit, selection, start)
+                with logging_disabled(pl_module):
+                    parts = self._explain(trainer, pl_module, audit, selection, start)
             except ModelError as error:
                 if self.in_lockstep:  # the others wait in a collective of the model, which nothing but an end can end
                     raise error.cause from None

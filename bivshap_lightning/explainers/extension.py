@@ -21,7 +21,7 @@ from bivshap_lightning.explainers.maps import MAPS, ExplanationMap
 from bivshap_lightning.explainers.registry import Explainer, ExplainerLike, find_explainer, register
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept
-from bivshap_lightning.game.trees import TreeEnsemble, TreesRefused
+from bivshap_lightning.game.trees import TreeEnsemble, UnsupportedTreesError
 
 # Runs with different seeds of explainers that are neither exact nor know their error, and what widens the error of a
 # mean of so few runs (Student's t over the normal quantile).
@@ -274,7 +274,7 @@ class RestrictedGame(Game):
 
     def trees(self) -> tuple[TreeEnsemble, Tensor]:
         """Not available."""
-        raise TreesRefused("`game` must not be restricted to be read as trees, got a restricted game.")
+        raise UnsupportedTreesError("`game` must not be restricted to be read as trees, got a restricted game.")
 
 
 for _name in MAPS:

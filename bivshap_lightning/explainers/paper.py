@@ -11,6 +11,8 @@ first, as for all estimators; the paper gives no standard errors, the ones here 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from scipy.stats import t as student_t
@@ -29,31 +31,37 @@ PAPER_ORDERS = 1000
 BLOCK_ELEMENTS = 2**25
 
 
+@dataclass(frozen=True)
 class IndependentOrders:
     """Algorithm 1 of the paper on a game without null players.
 
     Standard errors come from the spread over a player's orders, widened to Student's t for few orders. What m orders
     never showed can still happen with a probability of up to about 3 / m (at 95 % confidence), so that much of the
-    largest observed gain is added: a zero that was observed m times is a bound, not a proof.
+    largest observed gain, or of ``abs(u(all) - u(none))`` if that is more, is added: a zero that was observed m times
+    is a bound, not a proof.
+
+    Attributes:
+        most_orders: draw no more orders than this for a player; None for as many as evaluations allow.
 
     Example:
         >>> IndependentOrders().minimum_evaluations(10)
-        40
+        42
     """
 
-    name = "paper_sampling"
-    is_exact = False
+    most_orders: int | None = None
+    name: ClassVar[str] = "paper_sampling"
+    is_exact: ClassVar[bool] = False
 
     def minimum_evaluations(self, n_players: int) -> int:
-        """Two orders for every player, the fewest that have a spread."""
-        return 4 * n_players
+        """Two orders for every player, the fewest that have a spread, and the empty and the full coalition."""
+        return 4 * n_players + 2
 
     def estimate(self, game: ReducedGame, n_coalitions: int, generator: torch.Generator) -> Estimate:
-        """Draw ``n_coalitions // (2 n)`` orders for each of the n players."""
+        """Draw ``(n_coalitions - 2) // (2 n)`` orders for each of the n players."""
         n = game.n_players
         if n == 1:
             return explain_exactly(game)
-        n_orders = n_coalitions // (2 * n)
+        n_orders = min((n_coalitions - 2) // (2 * n), self.most_orders or n_coalitions)
         block = max(1, BLOCK_ELEMENTS // (2 * n_orders * n))
         parts = [self._rows(game, players, n_orders, generator) for players in torch.arange(n).split(block)]
         largest = torch.stack([part[-1] for part in parts]).amax(dim=0)
@@ -75,14 +83,17 @@ class IndependentOrders:
     def _rows(
         self, game: ReducedGame, players: Tensor, n_orders: int, generator: torch.Generator
     ) -> tuple[list[Tensor], list[Tensor], Tensor]:
-        """For some players: sums over orders, sums of squares, and the largest gain of each sample."""
+        """For some players: sums over orders, sums of squares, and the largest change of value of each sample."""
         n, device = game.n_players, game.device
         players = players.to(device)
         keys = torch.rand(len(players), n_orders, n, generator=generator, device=device)
         own = keys.gather(2, players[:, None, None].expand(-1, n_orders, 1))
         before = keys < own
         itself = torch.eye(n, dtype=torch.bool, device=device)[players][:, None]
-        values = game(torch.stack([before, before | itself]).flatten(0, 2)).unflatten(1, (2, len(players), n_orders))
+        ends = torch.tensor([[False], [True]], device=device).expand(2, n)
+        values = game(torch.cat([ends, torch.stack([before, before | itself]).flatten(0, 2)]))
+        whole = (values[:, 1] - values[:, 0]).abs()
+        values = values[:, 2:].unflatten(1, (2, len(players), n_orders))
         gains = values[:, 1] - values[:, 0]
         with_null_player = gains * ((before.sum(dim=2) + 1) / (n + 1))
         counted = before.to(gains.dtype)
@@ -92,7 +103,7 @@ class IndependentOrders:
             (gains**2).sum(dim=2),
             (with_null_player**2).sum(dim=2),
         ]
-        return sums, squares, gains.abs().amax(dim=(1, 2))
+        return sums, squares, torch.maximum(gains.abs().amax(dim=(1, 2)), whole)
 
 
 @register
@@ -120,9 +131,11 @@ class PaperSampling:
             n_evaluations: at most this many model rows per sample; None for 1,000 orders per non-null player.
             seed: seed of the orders.
         """
-        if n_evaluations is None:
-            n_evaluations = 2 * PAPER_ORDERS * ReducedGame(game).n_players * game.removal.n_rows
-        return explain_without_null_players(IndependentOrders(), game, n_evaluations=n_evaluations, seed=seed)
+        orders = IndependentOrders()
+        if n_evaluations is None:  # samples differ in their number of non-null players: the number of orders is capped
+            orders = IndependentOrders(most_orders=PAPER_ORDERS)
+            n_evaluations = (2 * PAPER_ORDERS * ReducedGame(game).n_players + 2) * game.removal.n_rows
+        return explain_without_null_players(orders, game, n_evaluations=n_evaluations, seed=seed)
 
 
 @register

@@ -1,10 +1,11 @@
-"""Exact values of tree ensembles, in polynomial time, without asking the model.
+"""Exact values of tree ensembles, in polynomial time, without running the model.
 
-A sample and its stand-in walk down every tree together. While both go the same way, nothing happens. Where they part,
-the walk forks: one branch follows the sample, which needs the player of the split to be present, the other the
-stand-in, which needs it to be absent; from there on that player is decided. A leaf that is reached is a conjunction of
-the decisions on its way, and :mod:`~bivshap_lightning.explainers.conjunctions` knows its values. Leaves that no mixture
-of sample and stand-in reaches are never visited, so deep trees cost little more than shallow ones.
+A sample and its replacement row descend every tree together. Where both go the same way, nothing happens. Where they
+differ, the descent splits: one branch follows the sample, which needs the player of the split to be present, the other
+the replacement row, which needs it to be absent; from there on that player is decided. A leaf that is reached is a
+conjunction of the decisions on its path, and :mod:`~bivshap_lightning.explainers.conjunctions` has its values in closed
+form. Leaves that no mixture of sample and replacement reaches are never visited, so deep trees cost little more than
+shallow ones.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Trees:
         """Explain a game of trees.
 
         Raises:
-            TreesRefused: the game is not of that kind.
+            UnsupportedTreesError: the game is not of that kind.
         """
         game.trees()  # read and checked once per game, so the few rows of the check are not part of an explanation
         return explain_without_null_players(_LeafSums(), game, n_evaluations=n_evaluations, seed=seed)
@@ -98,22 +99,28 @@ class LeafSum(Protocol):
     """What adds up the leaves that the walks reach, such as :class:`ConjunctionSum`."""
 
     def add(self, samples: Tensor, values: Tensor, literals: Tensor) -> None:
-        """Add conjunctions."""
-
-    def estimate(self) -> Estimate:
-        """The values of all that has been added."""
+        """Add conjunctions, see :meth:`ConjunctionSum.add`."""
 
 
-def explain_trees(game: ReducedGame, sums: LeafSum | None = None) -> Estimate:
+def add_leaves(game: ReducedGame, sums: LeafSum) -> None:
+    """Add all leaves that mixtures of a sample and its baselines reach, as conjunctions.
+
+    Raises:
+        UnsupportedTreesError: the model is no tree ensemble, or the utility is not linear in its scores.
+    """
+    ensemble, weights = game.game.trees()
+    _Walk(game, ensemble, weights).add_to(sums)
+
+
+def explain_trees(game: ReducedGame) -> Estimate:
     """Bivariate Shapley values of a game whose model is a tree ensemble and whose utility is linear in its scores.
 
     Raises:
-        TreesRefused: the game is not of that kind.
+        UnsupportedTreesError: the game is not of that kind.
     """
-    ensemble, weights = game.game.trees()
-    if sums is None:
-        sums = ConjunctionSum(game.n_samples, game.n_players, game.device)
-    return _Walk(game, ensemble, weights).estimate(sums)
+    sums = ConjunctionSum(game.n_samples, game.n_players, game.device)
+    add_leaves(game, sums)
+    return sums.estimate()
 
 
 class _Walk:
@@ -127,8 +134,8 @@ class _Walk:
         self.stand_ins = ensemble.as_compared(stand_ins).flatten(0, 1)
         self.players = _players_of_features(game)
 
-    def estimate(self, sums: LeafSum) -> Estimate:
-        """Walk, and sum up the leaves."""
+    def add_to(self, sums: LeafSum) -> None:
+        """Walk, and add the leaves."""
         for start in self._starts():
             unfinished = [start]
             while unfinished:
@@ -140,7 +147,6 @@ class _Walk:
                 self._finish(walkers[at_leaf], sums)
                 if not bool(at_leaf.all()):
                     unfinished.append(self._step(walkers[~at_leaf]))
-        return sums.estimate()
 
     def _starts(self) -> Iterator[_Walkers]:
         """Walkers at the roots of all trees that matter to a sample, for each of its stand-ins."""

@@ -1,15 +1,15 @@
-"""Behavior: the one number read off the model's output, whose change is explained.
+"""Behavior: the number computed from the model's output that is explained, such as a probability.
 
 Scores come as (N, C). What they mean is the *link*: ``softmax`` (C class logits), ``sigmoid`` (one logit, or C
 independent labels) or ``identity`` (they are probabilities already). The automatic rule, applied to the scores
 of the unmasked inputs:
 
 1. two columns or more, every row non-negative and summing to one: ``identity``;
-2. two columns or more otherwise: ``softmax`` (independent labels must be told: ``link="sigmoid"``);
+2. two columns or more otherwise: ``softmax`` (for independent labels pass ``link="sigmoid"``);
 3. one column: ``identity`` if the model is a black box that is not a torch module, or ends in ``nn.Sigmoid``,
    and all values lie in [0, 1]; otherwise ``sigmoid``.
 
-With one column there are two classes, 0 and 1, and the score speaks for class 1.
+With one column there are two classes, 0 and 1, and the score is that of class 1.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ BehaviorName = Literal["probability", "logit", "log_odds", "loss", "output"]
 BehaviorFunction = Callable[[Tensor, Tensor], Tensor]
 Link = Literal["softmax", "sigmoid", "identity"]
 
-# What is read off scores without bending them.
+# Behaviors that are linear in the scores.
 _LINEAR = {("probability", "identity"), ("logit", "softmax"), ("logit", "sigmoid"), ("log_odds", "sigmoid")}
 
 
 def detect_link(scores: Tensor, *, gives_probabilities: bool) -> Link:
-    """Tell what scores mean by the rule of this module.
+    """The meaning of scores by the rule of this module.
 
     Args:
         scores: (N, C) outputs on unmasked inputs.
@@ -55,10 +55,10 @@ def detect_link(scores: Tensor, *, gives_probabilities: bool) -> Link:
 
 @dataclass(frozen=True)
 class Behavior:
-    """A way to read scores.
+    """How the explained number is computed from scores.
 
     Attributes:
-        name: what is read: the target's probability, its logit, its log-odds, the negative loss, the raw output,
+        name: what is computed: the target's probability, its logit, its log-odds, the negative loss, the raw output,
             or a function of (scores (N, C), target (N,)) that returns (N,).
         link: what the scores mean.
 
@@ -85,7 +85,7 @@ class Behavior:
         return getattr(self.name, "__name__", type(self.name).__name__) if callable(self.name) else self.name
 
     def __call__(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Read the utility.
+        """Compute the utility.
 
         Args:
             scores: (N, C).
@@ -112,7 +112,7 @@ class Behavior:
         return torch.cat([1 - p, p], dim=1) if p.shape[1] == 1 else p
 
     def predict(self, probabilities: Tensor, target: Tensor, *, independent_labels: bool = False) -> Tensor:
-        """Decide: the likeliest class, or, for independent labels, whether the target label is on.
+        """The most likely class or, for independent labels, whether the target label is on.
 
         Args:
             probabilities: (N, C) as :meth:`probabilities` gives them.
@@ -127,7 +127,7 @@ class Behavior:
         return probabilities.argmax(dim=1)
 
     def linear_weights(self, target: Tensor, n_outputs: int) -> Tensor | None:
-        """The weights with which scores add up to the utility (and a constant), None if they do not simply add up.
+        """Weights with which the scores add up to the utility (plus a constant), None if it is not linear in them.
 
         Args:
             target: (N,) class indices.
@@ -154,9 +154,9 @@ class Behavior:
 
     def _probability(self, scores: Tensor, target: Tensor) -> Tensor:
         if self.link == "softmax" and scores.shape[1] == 2:
-            return (2 * _pick(scores, target) - scores.sum(dim=1)).sigmoid()  # the same, and much faster
+            return (2 * _pick(scores, target) - scores.sum(dim=1)).sigmoid()  # equals softmax, and is much faster
         if self.link == "softmax":
-            # Of few classes several times faster than torch's softmax, and more precise than by way of logsumexp.
+            # For few classes several times faster than torch's softmax, and more precise than with logsumexp.
             odds = (scores - scores.amax(dim=1, keepdim=True)).exp()
             return _pick(odds, target) / odds.sum(dim=1)
         if scores.shape[1] > 1:
@@ -187,8 +187,37 @@ class Behavior:
         return self.name == "logit" and scores.shape[1] > 1
 
 
-def place_of_largest(scores: Tensor) -> Tensor:
-    """Where each row has its largest score, as a float so that a score that is not finite shows.
+def choose_behavior(
+    name: BehaviorName | BehaviorFunction,
+    link: Link | None,
+    *,
+    scores: Tensor,
+    is_regressor: bool,
+    gives_probabilities: bool,
+) -> Behavior:
+    """The behavior of a model that gave scores.
+
+    Args:
+        name: what is read off the scores.
+        link: what the scores mean, None for the rule of this module.
+        scores: (B, C) on the unmasked inputs.
+        is_regressor: the scores are values, not class scores.
+        gives_probabilities: a single column in [0, 1] may be taken for a probability.
+
+    Example:
+        >>> scores = torch.tensor([[0.2, 0.9]])
+        >>> choose_behavior("logit", None, scores=scores, is_regressor=False, gives_probabilities=False).link
+        'softmax'
+    """
+    if is_regressor and not callable(name) and name not in ("output", "loss"):
+        raise ValueError(
+            f"`behavior` must be 'output' or 'loss' for a regressor, got {name!r}. Pass behavior='output'."
+        )
+    return Behavior(name, link or detect_link(scores, gives_probabilities=gives_probabilities))
+
+
+def column_of_largest(scores: Tensor) -> Tensor:
+    """The column with the largest score of each row, as a float so that NaN can mark rows that are not finite.
 
     Args:
         scores: (N, C).
@@ -197,11 +226,11 @@ def place_of_largest(scores: Tensor) -> Tensor:
         (N,) in the dtype of the scores; NaN where the largest one is NaN or infinite.
 
     Example:
-        >>> place_of_largest(torch.tensor([[0.0, 2.0], [torch.nan, 1.0]]))
+        >>> column_of_largest(torch.tensor([[0.0, 2.0], [torch.nan, 1.0]]))
         tensor([1., nan])
     """
     largest, place = scores.max(dim=1)
-    return place + 0 * largest
+    return torch.where(largest.isfinite(), place.to(scores.dtype), torch.nan)
 
 
 def resolve_target(
@@ -212,7 +241,7 @@ def resolve_target(
     *,
     is_regressor: bool = False,
 ) -> Tensor:
-    """Freeze what is explained for every sample.
+    """The explained class, output or value of every sample.
 
     Args:
         target: None (the class predicted on the unmasked input), an index, a class label known to the model
@@ -220,8 +249,8 @@ def resolve_target(
             regression), or a function of the scores (B, C) that returns B indices.
         scores: (B, C) on the unmasked inputs.
         behavior: how scores are read.
-        class_names: the labels of an estimator that knows them.
-        is_regressor: the scores are values, of which none is predicted above the others.
+        class_names: the class labels of an estimator that has them.
+        is_regressor: the scores are values, not scores of classes.
 
     Returns:
         (B,) int64 indices, or floating point values of a regression.
@@ -267,7 +296,7 @@ def _pick(scores: Tensor, target: Tensor) -> Tensor:
 
 
 def _predicted(scores: Tensor, behavior: Behavior, is_regressor: bool) -> Tensor:
-    """The likeliest class of each sample, or the only output."""
+    """The most likely class of each sample, or the only output."""
     if is_regressor and (behavior.name == "loss" or scores.shape[1] > 1):
         rule = "the values of a regression" if behavior.name == "loss" else "which output of a regression is explained"
         raise ValueError(f"`target` must say {rule}, got None for outputs of shape {tuple(scores.shape)}. Pass it.")

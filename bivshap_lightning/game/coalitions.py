@@ -1,4 +1,4 @@
-"""Coalitions: sets of players as rows of bool masks, without a Python loop over them."""
+"""Coalitions as rows of bool masks: all of them, distinct ones, and blocks of them to be evaluated."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-
-MIXER = 0x9E3779B97F4A7C15 - 2**64
-"""An odd number of no regular bits, 2**64 over the golden ratio: products with it spread over all 64-bit numbers."""
 
 
 def all_coalitions(n_players: int, device: torch.device | str = "cpu") -> Tensor:
@@ -29,8 +26,27 @@ def all_coalitions(n_players: int, device: torch.device | str = "cpu") -> Tensor
     return (numbers[:, None] >> torch.arange(n_players, device=device)) & 1 == 1
 
 
+def check_masks(masks: Tensor, n_samples: int, n_players: int) -> Tensor:
+    """Masks as they are, if they are bool (1 or B, K, F) with at least one coalition.
+
+    Example:
+        >>> check_masks(torch.ones(1, 4, 3), n_samples=2, n_players=3)
+        Traceback (most recent call last):
+        TypeError: `masks` must be bool (1 or 2, K, 3), got torch.float32. Convert them with `.bool()`.
+    """
+    expected = f"bool (1 or {n_samples}, K, {n_players})"
+    if not isinstance(masks, Tensor) or masks.dtype != torch.bool:
+        got = masks.dtype if isinstance(masks, Tensor) else type(masks).__name__
+        raise TypeError(f"`masks` must be {expected}, got {got}. Convert them with `.bool()`.")
+    if masks.dim() != 3 or masks.shape[0] not in (1, n_samples) or masks.shape[2] != n_players:
+        raise ValueError(f"`masks` must be {expected}, got {tuple(masks.shape)}. True marks present players.")
+    if masks.shape[1] == 0:
+        raise ValueError(f"`masks` must hold at least one coalition, got {tuple(masks.shape)}.")
+    return masks
+
+
 def pack(masks: Tensor) -> Tensor:
-    """Masks as 64-bit words, for comparing coalitions.
+    """Masks as 64-bit words, to compare coalitions.
 
     Args:
         masks: bool (..., F).
@@ -41,11 +57,12 @@ def pack(masks: Tensor) -> Tensor:
     n_missing = -masks.shape[-1] % 64
     whole = pad(masks, (0, n_missing)) if n_missing else masks.contiguous()
     if any(n_bytes % 8 for n_bytes in (whole.storage_offset(), *whole.stride()[:-1])):
-        # A part of somebody's tensor need not start at multiples of eight bytes, as words do.
+        # Words start at multiples of eight bytes, which rows of a slice need not do.
         whole = whole.clone(memory_format=torch.contiguous_format)
     eights = whole.view(torch.int64)
-    # A mask of eight players is a number with a bit at every multiple of 8. Times the constant, which moves each of
-    # them to a bit of its own in the highest byte, without a carry from below.
+    # Eight bytes of 0 or 1, read as one number, have a bit at every multiple of 8. Multiplied by the constant, each bit
+    # is moved to its own position in the highest byte. Shifting and adding the bits one by one takes several times as
+    # long, and counts in the overhead of small networks (`benchmarks/bench_engine.py`).
     octets = (eights * 0x0102040810204080) >> 56
     return octets.to(torch.uint8).view(torch.int64)
 
@@ -58,7 +75,7 @@ def unique(masks: Tensor) -> tuple[Tensor, Tensor] | None:
 
     Returns:
         The (U,) position, of the B * K, of one copy of each distinct mask, sample by sample, and for all (B, K) masks
-        their place among them. None if they are all distinct.
+        their index among them. None if they are all distinct.
 
     Example:
         >>> unique(torch.tensor([[[True, False], [False, True], [True, False]]]))
@@ -67,45 +84,32 @@ def unique(masks: Tensor) -> tuple[Tensor, Tensor] | None:
     if not masks.shape[2]:
         raise ValueError(f"`masks` must have at least one player, got {tuple(masks.shape)}.")
     words = pack(masks)
-    for labels in (_mixed, _counted):
-        label, order = labels(words).sort(dim=1, stable=True)
-        is_another = label[:, 1:] != label[:, :-1]
-        if bool(is_another.all()):
-            return None
-        is_another = pad(is_another, (1, 0), value=True)
-        starts = torch.arange(len(masks), device=masks.device)[:, None] * masks.shape[1]
-        first = (order + starts)[is_another]
-        place = torch.empty_like(order).scatter_(1, order, is_another.flatten().cumsum(0).view_as(order) - 1)
-        if torch.equal(words.flatten(0, 1)[first[place]], words):
-            break
-    return first, place
+    order = _lexicographic_order(words)
+    ordered = words.gather(1, order[..., None].expand_as(words))
+    is_new = pad((ordered[:, 1:] != ordered[:, :-1]).any(dim=2), (1, 0), value=True)
+    if bool(is_new.all()):
+        return None
+    starts = torch.arange(len(masks), device=masks.device)[:, None] * masks.shape[1]
+    place = torch.empty_like(order).scatter_(1, order, is_new.flatten().cumsum(0).view_as(order) - 1)
+    return (order + starts)[is_new], place
 
 
-def _mixed(words: Tensor) -> Tensor:
-    """(B, K) one number for the words of each row; two different rows share it once in a blue moon."""
-    mixed, *rest = words.unbind(dim=-1)
-    for word in rest:
-        mixed = mixed * MIXER
-        mixed = mixed ^ (mixed >> 31) ^ word
-    return mixed
-
-
-def _counted(words: Tensor) -> Tensor:
-    """(B, K) what `_mixed` gives, never shared by two different rows; it takes a sort per word."""
-    label = torch.zeros_like(words[..., 0])
-    for word in words.unbind(dim=-1):
-        values, ranks = torch.unique(word, return_inverse=True)
-        label = torch.unique(label * len(values) + ranks, return_inverse=True)[1]
-    return label
+def _lexicographic_order(words: Tensor) -> Tensor:
+    """(B, K) the order that sorts the rows of each sample, (B, K, words), by their first word, then the second, ..."""
+    *others, last = words.unbind(dim=2)
+    order = last.argsort(dim=1, stable=True)
+    for word in reversed(others):
+        order = order.gather(1, word.gather(1, order).argsort(dim=1, stable=True))
+    return order
 
 
 @dataclass(frozen=True)
 class Block:
-    """K coalitions to evaluate: of every sample, or each of one.
+    """K coalitions to evaluate: for every sample, or each for one sample.
 
     Attributes:
         masks: bool (1, K, F) that all samples share, (B, K, F) of their own, or (K, F) of one sample each.
-        samples: (K,) whose coalition each is; None when every sample takes part in all of them.
+        samples: (K,) the sample of each coalition; None when each is evaluated for every sample.
         stand_ins: (K,) which background row replaces absent players; None when there is only one.
     """
 
@@ -121,10 +125,15 @@ class Block:
         return Block(self.masks[..., part, :], *rest)
 
     def follow(self, values: Tensor) -> Tensor:
-        """What each of B samples has, (B, ...), once for each of its rows; a copy, which a model may write to."""
+        """Values (B, ...) of samples, repeated for each of their rows; a copy, which a model may write to."""
         if self.samples is None:
             return values.repeat_interleave(len(self), dim=0)
         return values.index_select(0, self.samples)
+
+    def emptiest(self) -> Block:
+        """The coalition with the fewest players; one of one sample if each belongs to one."""
+        n_present = self.masks.sum(dim=-1)
+        return self[(n_present if self.masks.dim() == 2 else n_present.sum(dim=0)).argmin()[None]]
 
     def against(self, n_rows: int) -> Block:
         """Every coalition once per background row."""

@@ -1,8 +1,8 @@
-"""Texts removed in the space of embeddings: the model reads tokens as ever, but absent ones are embedded as zero.
+"""Removes tokens by embedding them as zero vectors.
 
-The inputs of the game become the embeddings of the tokens, which a hook puts in the place of what the model's own
-embedding layer returns. Everything else follows: zero is an ordinary replacement, a token whose embedding is zero is a
-null player, and methods that follow gradients work on texts. The module itself is left as it is.
+The inputs of the game become the embeddings of the tokens; a forward hook replaces the output of the model's embedding
+layer by them. Zero is then an ordinary baseline, a token whose embedding is zero is a null player, and gradient methods
+work on texts. The module itself is not changed.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class ZeroEmbedding:
 
 @dataclass(frozen=True)
 class Reader:
-    """A layer that reads tokens.
+    """An embedding layer that gets the tokens of an input.
 
     Attributes:
         layer: the layer.
-        time_first: it was seen to read them as (T, N).
+        time_first: it gets them as (T, N).
     """
 
     layer: nn.Module
@@ -58,27 +58,27 @@ class Reader:
     def arrangement(
         self, position: int, inputs: Mapping[int, Tensor], seen: Tensor
     ) -> Callable[[Tensor], Tensor] | None:
-        """How embeddings (N, T, D) are arranged where the layer saw the tokens (N, T) of an input.
+        """The function that arranges embeddings (N, T, D) as the layer got the tokens (N, T) of an input.
 
-        As they are, time first, or flat. None if it saw something else, such as another input of equal numbers.
+        Unchanged, time first, or flat. None if it got something else, such as another input of equal numbers.
         """
         ids = inputs[position]
         is_itself = seen.data_ptr() == ids.data_ptr()
         if is_itself and seen.shape == ids.shape and seen.stride() == ids.stride():
-            return _as_they_are
+            return _unchanged
         if not is_itself and any(seen.data_ptr() == other.data_ptr() for other in inputs.values()):
             return None
         fits = seen.shape == ids.shape and torch.equal(seen, ids)
         if seen.dim() == 2 and seen.shape == ids.t().shape and torch.equal(seen, ids.t()):
-            # Of as many rows as tokens, a symmetric table fits both ways.
-            return _as_they_are if fits and not (is_itself or self.time_first) else _time_first
+            # With as many rows as tokens, a symmetric table fits both ways.
+            return _unchanged if fits and not (is_itself or self.time_first) else _time_first
         if seen.dim() == 1 and seen.shape == ids.flatten().shape and torch.equal(seen, ids.flatten()):
             return _flat
-        return _as_they_are if fits else None
+        return _unchanged if fits else None
 
 
 class Embedded(nn.Module):
-    """A module as a function of embeddings: takes its inputs (tokens embedded), the tokens, then further arguments.
+    """A module as a function of embeddings: gets its inputs (tokens embedded), the tokens, then further arguments.
 
     Args:
         module: the module.
@@ -108,7 +108,7 @@ class Embedded(nn.Module):
                 handle.remove()
         if len(was_read) < len(self._readers):
             raise ValueError(
-                "`baselines` must name the layer that embeds the tokens, got one that did not read them. Pass "
+                "`baselines` must name the layer that embeds the tokens, got one that did not get them as input. Pass "
                 "ZeroEmbedding(layer=...), or replace tokens by the padding token."
             )
         return output
@@ -120,13 +120,13 @@ def embed(
     specs: Mapping[int, ZeroEmbedding],
     run: Callable[[], Any],
 ) -> tuple[Embedded, tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Move a model and its inputs to the space of embeddings.
+    """Make a model and its inputs functions of embeddings.
 
     Args:
         module: the model.
         inputs: of the model.
         specs: which of them to embed.
-        run: runs the model on the inputs, so that the layer which reads them can be seen.
+        run: runs the model on the inputs, to find the layer that gets them.
 
     Returns:
         The model of embeddings, its inputs, and the tokens that it takes as well.
@@ -170,7 +170,7 @@ def _candidates(module: nn.Module, name: str | None) -> dict[str, nn.Module]:
 def _find(
     layers: Mapping[str, nn.Module], inputs: Mapping[int, Tensor], position: int, run: Callable[[], Any]
 ) -> Reader:
-    """The layer that reads the tokens of an input, and how."""
+    """The layer that gets the tokens of an input."""
     names = {layer: name for name, layer in layers.items()}
     themselves: dict[nn.Module, Reader] = {}
     equals: dict[nn.Module, Reader] = {}
@@ -212,7 +212,7 @@ def _find(
 def _replacing(
     reader: Reader, position: int, inputs: Mapping[int, Tensor], embeddings: Tensor, note: Callable[[], None]
 ) -> Callable[..., Tensor | None]:
-    """A hook that answers the tokens of an input with the given embeddings and leaves other calls alone."""
+    """A hook that replaces the output for the tokens of an input by the given embeddings, and no other output."""
 
     def hook(_: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor | None:
         arrange = reader.arrangement(position, inputs, _argument(args, kwargs))
@@ -229,7 +229,7 @@ def _argument(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
     return value
 
 
-def _as_they_are(embeddings: Tensor) -> Tensor:
+def _unchanged(embeddings: Tensor) -> Tensor:
     return embeddings
 
 
@@ -242,5 +242,5 @@ def _flat(embeddings: Tensor) -> Tensor:
 
 
 def _is_shifted(ids: Tensor, seen: Tensor) -> bool:
-    """Whether a layer saw the tokens one step later, as the decoder of an encoder-decoder that classifies does."""
+    """Whether a layer got the tokens one step later, as the decoder of an encoder-decoder classifier does."""
     return seen.shape == ids.shape and ids.shape[1] > 1 and torch.equal(seen[:, 1:], ids[:, :-1])

@@ -1,38 +1,36 @@
-"""The game: model, inputs, players, removal and behavior as one set function, and the only caller of the model.
+"""The game: model, inputs, players, removal and behavior as one set function.
 
-A coalition is a set of players; its value is what the behavior reads off the model when the players in it keep
-their input values and all others are removed. Explainers and metrics only ever ask a :class:`Game` for values of
-coalitions, so chunking, memory, devices, evaluation mode and random numbers are settled here and nowhere else.
+The value of a coalition is the behavior of the model when the players in it keep their input values and all others are
+removed. Explainers and metrics get all values from a :class:`Game`, so that chunks, memory, devices, evaluation mode
+and random numbers are handled in one place.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from math import isfinite
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from bivshap_lightning.game.behavior import (
-    Behavior,
     BehaviorFunction,
     BehaviorName,
     Link,
-    detect_link,
-    place_of_largest,
+    choose_behavior,
+    column_of_largest,
     resolve_target,
 )
-from bivshap_lightning.game.coalitions import Block, unique
-from bivshap_lightning.game.masked_inputs import Setting
+from bivshap_lightning.game.coalitions import Block, check_masks, unique
+from bivshap_lightning.game.determinism import check_deterministic
+from bivshap_lightning.game.masked_inputs import MaskedInputs
 from bivshap_lightning.game.model import is_out_of_memory
-from bivshap_lightning.game.trees import TreeEnsemble, TreesRefused, check_trees
-
-# Mixtures of each sample and its stand-ins on which trees must say what their model says.
-CHECKED_MIXTURES = 6
+from bivshap_lightning.game.progress import ProgressBar, progress_bar
+from bivshap_lightning.game.removal import check_finite
+from bivshap_lightning.game.tree_game import checked_coalitions, ensemble_of, linear_weights
+from bivshap_lightning.game.trees import TreeEnsemble, UnsupportedTreesError, check_trees
 
 Read = Callable[[Tensor, Block], Tensor]
 
@@ -67,14 +65,14 @@ class Game:
         n_samples: B.
         n_players: F.
         player_counts: (B,) how many of the F players each sample has.
-        player_names: B tuples of names, or None if nobody named the players.
+        player_names: B tuples of names, or None if the players have none.
         null_players: (B, F) bool: players whose input equals its replacement, or that the sample lacks. They cannot
             change any value.
         target: (B,) what is explained.
         behavior: how scores are read.
-        removal: what stands in for absent players.
+        removal: what replaces absent players.
         additional_forward_args: further arguments of the model, as a tuple.
-        n_evaluations: (B,) model rows spent so far.
+        n_evaluations: (B,) model rows spent so far, without the check for randomness where players are removed.
         rows_per_call: the largest number of rows in one forward pass.
 
     Example:
@@ -98,23 +96,31 @@ class Game:
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> None:
-        setting = Setting.of(model, inputs, baselines, background, feature_mask, additional_forward_args)
-        self._setting, self._model = setting, setting.model
-        self.inputs, self.additional_forward_args, self.removal = setting.inputs, setting.extra, setting.removal
+        masked = MaskedInputs.of(model, inputs, baselines, background, feature_mask, additional_forward_args)
+        self._masked, self._model = masked, masked.model
+        self.inputs, self.additional_forward_args, self.removal = masked.inputs, masked.extra, masked.removal
         self.n_samples, self.device = self.inputs[0].shape[0], self.inputs[0].device
-        self.players, self.player_names, self.null_players = setting.players, setting.names, setting.null_players
+        self.players, self.player_names, self.null_players = masked.players, masked.names, masked.null_players
         self.n_players, self.player_counts = self.players.n_players, self.players.counts
         self._has_nulls = bool(self.null_players.any())
         self._nulls_are_shared = bool((self.null_players == self.null_players[:1]).all())
-        self.rows_per_call = setting.rows_per_call(perturbations_per_eval)
+        self.rows_per_call = masked.rows_per_call(perturbations_per_eval)
         self.show_progress = show_progress
         self.n_evaluations = torch.zeros(self.n_samples, dtype=torch.int64, device=self.device)
-        scores = self._scores_of_whole_inputs()
-        self.n_outputs, self.dtype = scores.shape[1], scores.dtype
-        self.behavior = self._choose_behavior(behavior, link, scores)
+        self.n_outputs = 0  # until the model has been run
+        scores = self._scores_of_inputs()
+        self.dtype = scores.dtype
         names, is_regressor = self._model.class_names, self._model.is_regressor
+        self.behavior = choose_behavior(
+            behavior,
+            self._model.link if link == "auto" else link,
+            scores=scores,
+            is_regressor=is_regressor,
+            gives_probabilities=self._model.gives_probabilities,
+        )
         self.target = resolve_target(target, scores, self.behavior, names, is_regressor=is_regressor)
-        self._trees: tuple[TreeEnsemble, Tensor] | TreesRefused | None = None
+        self._is_checked = False
+        self._trees: tuple[TreeEnsemble, Tensor] | UnsupportedTreesError | None = None
 
     def __repr__(self) -> str:
         return (
@@ -134,11 +140,11 @@ class Game:
         return self._evaluate(masks, self._utility)
 
     def values_of(self, masks: Tensor, samples: Tensor) -> Tensor:
-        """Values of single coalitions, each of one sample: for methods that build their rows themselves.
+        """Values of single coalitions, each of one sample, for methods that make masks row by row.
 
         Args:
             masks: bool (N, F).
-            samples: (N,) int64, whose coalition each row is.
+            samples: (N,) int64, the sample of each coalition.
 
         Returns:
             (N,) utilities.
@@ -148,8 +154,8 @@ class Game:
             >>> game.values_of(torch.tensor([[True, False], [True, True]]), torch.tensor([1, 0]))
             tensor([3., 3.])
         """
-        masks = self._check_masks(masks[None])[0] | self.null_players[samples]
-        # Equal coalitions of different samples are told apart by the digits of the samples' numbers.
+        masks = check_masks(masks[None], self.n_samples, self.n_players).to(self.device)[0] | self.null_players[samples]
+        # Binary digits of the sample's number make equal coalitions of different samples distinct.
         digits = samples[:, None] >> torch.arange(self.n_samples.bit_length(), device=self.device) & 1 == 1
         block, distinct = Block(masks, samples), unique(torch.cat([masks, digits], dim=1)[None])
         if distinct is None:
@@ -157,12 +163,22 @@ class Game:
         first, place = distinct
         return self._run(block[first], self._utility)[place[0]]
 
+    def evaluation(self) -> AbstractContextManager[None]:
+        """A context in which the state of the model is recorded and restored once, instead of for every call.
+
+        Example:
+            >>> game = Game(torch.nn.Linear(2, 3), torch.ones(1, 2))
+            >>> with game.evaluation():
+            ...     values = [game(torch.ones(1, 1, 2, dtype=torch.bool)) for _ in range(9)]
+        """
+        return self._model.evaluation()
+
     @contextmanager
     def differentiable(self) -> Iterator[Callable[..., Tensor]]:
-        """The utility as a function of the inputs themselves, for methods that follow gradients.
+        """The utility as a function of the inputs, for gradient methods.
 
-        Within the context the model is visited as ever (evaluation mode, nothing touched), but gradients flow to
-        the inputs that the function is called with. The function takes the inputs, then (N,) sample indices.
+        Within the context the model is in evaluation mode, and its state is restored afterwards. Gradients flow to the
+        inputs of the function, which takes the inputs, then (N,) sample indices.
 
         Example:
             >>> game = Game(lambda x: (x**2).sum(dim=1), torch.tensor([[1.0, 2.0]]), behavior="output")
@@ -176,9 +192,9 @@ class Game:
             *inputs, samples = arguments
             self._count(torch.bincount(samples, minlength=self.n_samples))
             block = Block(samples.new_empty(0), samples)
-            return self._utility(self._model(tuple(inputs), self._setting.arguments(block)), block)
+            return self._utility(self._scores(tuple(inputs), block), block)
 
-        with self._model.visit(gradients=True):
+        with self._model.evaluation(gradients=True):
             yield utility
 
     def outputs(self, masks: Tensor) -> Tensor:
@@ -193,10 +209,10 @@ class Game:
         return self._evaluate(masks, lambda scores, block: scores)
 
     def predict(self, masks: Tensor) -> Tensor:
-        """Decisions of the model on coalitions: a class, or off / on for the target among independent labels.
+        """Predicted class of each coalition or, for independent labels, whether the target label is on.
 
-        Where a value is explained, such as a regression's, the decision is 1 if it is as near to the value of the whole
-        input as to that of no player at all, or nearer, and 0 otherwise.
+        Where a value is explained, as in a regression, the prediction is 1 if the value is at least as near to that of
+        all players as to that of no player, and 0 otherwise.
 
         Args:
             masks: bool (B or 1, K, F).
@@ -206,10 +222,10 @@ class Game:
         """
         is_value = self.behavior.name == "output" and (self.n_outputs == 1 or self._model.is_regressor)
         if is_value or self.target.is_floating_point():
-            return self._is_near_the_whole(masks)
+            return self._is_near_all_players(masks)
         if self.behavior.link == "softmax" and self.removal.n_rows == 1:
-            # The likeliest class has the largest score. If that is NaN or infinite, the check of values will see it.
-            return self._evaluate(masks, lambda scores, block: place_of_largest(scores)).long()
+            # The most likely class has the largest score; NaN marks scores that are not finite, which are refused.
+            return self._evaluate(masks, lambda scores, block: column_of_largest(scores)).long()
         p = self._evaluate(masks, lambda scores, block: self.behavior.probabilities(scores))
         target = self.target.repeat_interleave(p.shape[1])
         labels_are_independent = self.behavior.link == "sigmoid" and self.n_outputs > 1
@@ -218,20 +234,20 @@ class Game:
 
     @property
     def has_trees(self) -> bool:
-        """Whether the values are sums of the leaves of trees, which :meth:`trees` gives."""
+        """Whether the values are sums of leaves of trees, see :meth:`trees`."""
         try:
             self.trees()
-        except TreesRefused:
+        except UnsupportedTreesError:
             return False
         return True
 
     def trees(self) -> tuple[TreeEnsemble, Tensor]:
         """The model as a sum of trees, and the weights (B, C) with which its scores add up to the utility.
 
-        Read when first asked for, and checked against the model on mixtures of samples and stand-ins.
+        Converted on the first call, and compared with the model on a few coalitions.
 
         Raises:
-            TreesRefused: the model is no sum of trees, or the utility is not linear in its scores.
+            UnsupportedTreesError: the model is no sum of trees, or the utility is not linear in its scores.
 
         Example:
             >>> import numpy as np
@@ -245,85 +261,65 @@ class Game:
         if self._trees is None:
             try:
                 self._trees = self._read_trees()
-            except TreesRefused as refusal:
+            except UnsupportedTreesError as refusal:
                 self._trees = refusal
-        if isinstance(self._trees, TreesRefused):
-            raise TreesRefused(str(self._trees))
+        if isinstance(self._trees, UnsupportedTreesError):
+            raise UnsupportedTreesError(str(self._trees))
         return self._trees
 
     def _read_trees(self) -> tuple[TreeEnsemble, Tensor]:
-        ensemble = self._model.read_trees().to(self.device)
-        weights = self.behavior.linear_weights(self.target, self.n_outputs)
-        if weights is None:
-            raise TreesRefused(
-                f"`behavior` must add up the leaves of trees, got {self.behavior.label!r} of scores with link "
-                f"{self.behavior.link!r}. Use 'probability' for a forest, 'logit' for boosted trees that classify, "
-                "'output' for a regression."
-            )
-        if len(self.inputs) != 1 or self.inputs[0].dim() != 2 or self.additional_forward_args:
-            shapes = [tuple(x.shape) for x in self.inputs]
-            raise TreesRefused(f"`inputs` must be one table and nothing else to be sent down trees, got {shapes}.")
-        masks = torch.rand(CHECKED_MIXTURES, self.n_players, generator=torch.Generator().manual_seed(0)) < 0.5
-        masks[0], masks[1] = True, False
-        stand_ins = torch.arange(CHECKED_MIXTURES, device=self.device) % self.removal.n_rows
-        block = Block(masks[None].to(self.device), stand_ins=stand_ins)
-        with self._model.visit():
+        ensemble = ensemble_of(self._masked)
+        weights = linear_weights(self.behavior, self.target, self.n_outputs)
+        block = checked_coalitions(self._masked)
+        with self._model.evaluation():
             scores = self._sweep(block, lambda scores, block: scores)
-        self._count(CHECKED_MIXTURES)
-        check_trees(ensemble, self._setting.rows(block)[0], scores.flatten(0, 1))
+        self._count(len(block))
+        check_trees(ensemble, self._masked.rows(block)[0], scores.flatten(0, 1))
         return ensemble, weights
 
-    def _is_near_the_whole(self, masks: Tensor) -> Tensor:
+    def _is_near_all_players(self, masks: Tensor) -> Tensor:
         """(B, K) int64: 1 where a value is nearer to that of all players than to that of none."""
         ends = torch.tensor([False, True], device=self.device)[None, :, None].expand(1, 2, self.n_players)
-        nothing, whole = self(ends).split(1, dim=1)
+        nobody, everyone = self(ends).split(1, dim=1)
         values = self(masks)
-        is_near: Tensor = (values - whole).abs() <= (values - nothing).abs()
+        is_near: Tensor = (values - everyone).abs() <= (values - nobody).abs()
         return is_near.long()
 
     def _utility(self, scores: Tensor, block: Block) -> Tensor:
         return self.behavior(scores, block.follow(self.target))
 
-    def _scores_of_whole_inputs(self) -> Tensor:
-        """Scores (B, C) of the unmasked inputs, asked for twice: a model of changing mind cannot be explained."""
+    def _scores_of_inputs(self) -> Tensor:
+        """Scores (B, C) of the unmasked inputs."""
         everyone = torch.ones(1, 1, self.n_players, dtype=torch.bool, device=self.device)
-        whole = Block(everyone, stand_ins=torch.zeros(1, dtype=torch.int64, device=self.device))
-        with self._model.visit():  # one visit, because each starts from the same random numbers
-            first, second = (self._sweep(whole, lambda scores, block: scores)[:, 0].clone() for _ in range(2))
-            is_stochastic = not torch.allclose(first, second, rtol=1e-4, atol=1e-5, equal_nan=True)
-            culprit = (
-                self._model.find_stochastic_module(self.inputs, self.additional_forward_args) if is_stochastic else None
-            )
+        block = Block(everyone, stand_ins=torch.zeros(1, dtype=torch.int64, device=self.device))
+        with self._model.evaluation():
+            scores = self._scores_twice(block, "on the inputs")[:, 0]
         self._count(2)
-        self._check_finite(first)
-        if is_stochastic:
-            raise ValueError(
-                "`model` must be deterministic, got outputs that differ by up to "
-                f"{float((first - second).abs().max()):.2g} between two equal calls; the randomness comes from "
-                f"{culprit or 'the function itself'}. Turn off dropout or sampling in its forward pass."
-            )
+        check_finite(scores, self.removal)
         for dtype in {x.dtype for x in self.inputs} & {torch.float16, torch.bfloat16}:
             warnings.warn(
-                f"`model` computes in {dtype}, which tells values apart only from about {torch.finfo(dtype).eps:.1g} "
-                "upwards. Explain it in float32, or use a `gamma` above that.",
+                f"`model` computes in {dtype}, whose relative precision is about {torch.finfo(dtype).eps:.1g}. "
+                " Explain it in float32, or use a `gamma` above that.",
                 stacklevel=3,
             )
-        return first.clone()
+        return scores
 
-    def _choose_behavior(self, name: Any, link: Any, scores: Tensor) -> Behavior:
-        if self._model.is_regressor and not callable(name) and name not in ("output", "loss"):
-            raise ValueError(
-                f"`behavior` must be 'output' or 'loss' for a regressor, got {name!r}. Pass behavior='output'."
-            )
-        if link == "auto":
-            link = self._model.link or detect_link(scores, gives_probabilities=self._model.gives_probabilities)
-        return Behavior(name, link)
+    def _scores_twice(self, block: Block, where: str) -> Tensor:
+        """Scores of coalitions, refused if a second call gives others. Both start from different random numbers."""
+        first, second = (self._sweep(block, lambda scores, block: scores).clone() for _ in range(2))
+        check_deterministic(
+            first,
+            second,
+            where,
+            lambda: self._model.find_stochastic_module(self._masked.rows(block), self._masked.arguments(block)),
+        )
+        return first
 
     def _evaluate(self, masks: Tensor, read: Read) -> Tensor:
-        """Read something off the model for all coalitions, (B, K, ...)."""
-        masks = self._check_masks(masks)
+        """Compute something from the model's scores for all coalitions, (B, K, ...)."""
+        masks = check_masks(masks, self.n_samples, self.n_players).to(self.device)
         if self._has_nulls:
-            # Coalitions that differ only in null players are the same input: let null players always be present.
+            # Coalitions that differ only in null players are the same input, so null players are always present.
             masks = masks | (self.null_players[:1] if self._nulls_are_shared else self.null_players)[:, None]
         block, distinct = Block(masks), unique(masks)
         if distinct is None:
@@ -334,55 +330,30 @@ class Game:
         values = self._run(block.spread(self.n_samples)[first], read)
         return values.index_select(0, place.flatten()).view(*place.shape, *values.shape[1:])
 
-    def _check_masks(self, masks: Tensor) -> Tensor:
-        expected = f"bool (1 or {self.n_samples}, K, {self.n_players})"
-        if not isinstance(masks, Tensor) or masks.dtype != torch.bool:
-            got = masks.dtype if isinstance(masks, Tensor) else type(masks).__name__
-            raise TypeError(f"`masks` must be {expected}, got {got}. Convert them with `.bool()`.")
-        if masks.dim() != 3 or masks.shape[0] not in (1, self.n_samples) or masks.shape[2] != self.n_players:
-            raise ValueError(f"`masks` must be {expected}, got {tuple(masks.shape)}. True marks present players.")
-        if masks.shape[1] == 0:
-            raise ValueError(f"`masks` must hold at least one coalition, got {tuple(masks.shape)}.")
-        return masks.to(self.device)
-
     def _run(self, block: Block, read: Read) -> Tensor:
         """Evaluate coalitions: (B, K, ...) for those of every sample, (K, ...) for those of one each."""
         n_rows, dim = self.removal.n_rows, 1 if block.samples is None else 0
         block = block.against(n_rows)
         n_calls = len(block) * (self.n_samples if block.samples is None else 1)
-        with self._model.visit(), self._progress_bar(n_calls) as bar:
+        with self._model.evaluation(), progress_bar(n_calls, show=self.show_progress) as bar:
+            if not self._is_checked:
+                # Some models are random only where players are removed, e.g. those that fill in missing values.
+                self._scores_twice(block.emptiest(), f"where players are removed ({self.removal.description})")
+                self._is_checked = True
             values = self._sweep(block, read, bar)
-        values = values.clone()  # an ordinary tensor again, which later code may put through autograd
-        self._check_finite(values)
+        values = values.clone()  # the model may return a tensor that it keeps, and write to it
+        check_finite(values, self.removal)
         if block.samples is None:
             self._count(len(block))
         else:
             self._count(torch.bincount(block.samples, minlength=self.n_samples))
         return values if n_rows == 1 else values.unflatten(dim, (-1, n_rows)).mean(dim=dim + 1)
 
-    def _progress_bar(self, n_calls: int) -> AbstractContextManager[tqdm[Any] | None]:
-        if not self.show_progress:  # a bar that is switched off still takes as long as a small forward pass
-            return nullcontext()
-        bar: AbstractContextManager[tqdm[Any]] = tqdm(
-            total=n_calls, desc="model rows", unit="row", unit_scale=True, leave=False
-        )
-        return bar
-
-    def _check_finite(self, values: Tensor) -> None:
-        # A sum shows every NaN and infinity, and takes a fraction of the time; it can also overflow by itself.
-        if not isfinite(values.sum().item()) and not bool(torch.isfinite(values).all()):
-            raise ValueError(
-                f"`model` must give finite values, got {int((~torch.isfinite(values)).sum())} NaN or infinite of "
-                f"{values.numel()}. Check the model on inputs where players are removed ({self.removal.description}); "
-                "logarithms of a probability of 0 or 1 are infinite, behavior='probability' is not."
-            )
-
     def _count(self, n_rows: int | Tensor) -> None:
-        # Not in place: a game made in inference mode may be played outside it.
-        self.n_evaluations = self.n_evaluations + n_rows
+        self.n_evaluations = self.n_evaluations + n_rows  # a game may be made in inference mode and used outside it
 
-    def _sweep(self, block: Block, read: Read, bar: tqdm[Any] | None = None) -> Tensor:
-        """Run a block in chunks that fit into memory, halving them for good whenever one does not."""
+    def _sweep(self, block: Block, read: Read, bar: ProgressBar | None = None) -> Tensor:
+        """Evaluate a block in chunks; when one does not fit into memory, all later chunks are half as large."""
         if block.samples is None and self.rows_per_call < self.n_samples:
             values = self._sweep(block.spread(self.n_samples), read, bar)
             return values.view(self.n_samples, len(block), *values.shape[1:])
@@ -405,10 +376,21 @@ class Game:
                 break
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=dim)
 
+    def _scores(self, rows: tuple[Tensor, ...], block: Block) -> Tensor:
+        """Scores (N, C) of rows, of as many columns as in every other call."""
+        scores = self._model(rows, self._masked.arguments(block))
+        self.n_outputs = self.n_outputs or scores.shape[1]
+        if scores.shape[1] != self.n_outputs:
+            raise ValueError(
+                f"`model` must return the same number of scores in every call, got {scores.shape[1]} after "
+                f"{self.n_outputs}. Wrap it in a function that returns (N, C) with a fixed C."
+            )
+        return scores
+
     def _read(self, block: Block, read: Read) -> Tensor:
-        """One forward pass, read: (B, K, ...) or (K, ...)."""
+        """Values from one forward pass: (B, K, ...) or (K, ...)."""
         n, k = (self.n_samples, len(block)) if block.samples is None else (len(block), 1)
-        values = read(self._model(self._setting.rows(block), self._setting.arguments(block)), block)
+        values = read(self._scores(self._masked.rows(block), block), block)
         if values.shape[:1] != (n * k,):
             raise ValueError(
                 f"`behavior` must return one value per row, got shape {tuple(values.shape)} for {n * k} rows."

@@ -1,4 +1,4 @@
-"""Inputs: what the user passed, as tensors, refused if nothing can be explained about it."""
+"""Converts inputs (tensors, arrays, data frames) to tensors and checks them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def as_tensor(value: Any) -> Tensor:
 
 
 def is_frame(value: Any) -> bool:
-    """Whether a value is a pandas data frame, told without importing pandas.
+    """Whether a value is a pandas data frame, found out without importing pandas.
 
     Example:
         >>> is_frame(np.zeros((2, 3)))
@@ -36,7 +36,7 @@ def is_frame(value: Any) -> bool:
 
 
 def is_row_by_name(value: Any) -> bool:
-    """Whether a value says which column its entries belong to: a frame, a row of one, a mapping.
+    """Whether a value names the columns of its entries: a frame, a row of one, a mapping.
 
     Example:
         >>> is_row_by_name({"age": 31}), is_row_by_name(0.5)
@@ -177,7 +177,7 @@ def encode_like(value: Any, table: Table | None, argument: str) -> Any:
         return table.encode(value, argument)
     if table.coded and not isinstance(value, (Tensor, np.ndarray)) and not callable(value):
         raise ValueError(
-            f"`{argument}` must say what stands in for a category, got {value!r} for a frame with columns "
+            f"`{argument}` must be a row with values for the categories, got {value!r} for a frame with columns "
             f"{table.coded} of categories. Pass a row, such as typical_row(frame), or background rows."
         )
     return value
@@ -222,7 +222,7 @@ def _numbers(column: Any, known: Any, rule: str) -> NDArray[np.float64]:
     unseen = np.flatnonzero(is_there & (codes < 0))
     if len(unseen):
         raise ValueError(
-            f"{rule} hold categories of the inputs, got {column.iloc[unseen[0]]!r} in {column.name!r}, which knows "
+            f"{rule} hold categories of the inputs, got {column.iloc[unseen[0]]!r} in {column.name!r}, which has "
             f"{list(known)[:10]}. Give all frames the same types: other.astype(inputs.dtypes)."
         )
     return codes

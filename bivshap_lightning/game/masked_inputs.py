@@ -1,7 +1,7 @@
-"""The setting of a game: model, samples, players and stand-ins, read off what the user passed; and the rows they make.
+"""Masked inputs: the arguments of a game as tensors, and the input rows of coalitions.
 
-A coalition of players becomes a row of every input here: elements of present players keep their value, those of absent
-players take that of their stand-in. Nothing here runs the model, except to see which layer embeds its tokens.
+For each coalition, elements of present players keep their value and those of absent players are replaced. The model is
+not run here, except to find the layer that embeds tokens.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from bivshap_lightning.game.model import Model
 from bivshap_lightning.game.players import Players, make_players
 from bivshap_lightning.game.removal import Removal
 
-# How much goes into one forward pass on a CPU when nobody says otherwise. What a network makes of a row should stay in
-# the processor's cache: on images, feature maps of too many rows take twice as long.
+# Default size of a forward pass on a CPU. The activations of all rows should fit into the processor's cache: on images,
+# too many rows take twice as long per row.
 ELEMENTS_OF_A_TABLE = 2**20
 ROWS_OF_A_TABLE = 2**13
 
-# Other devices have more to do at once than a CPU.
+# Other devices process more rows in parallel than a CPU.
 TIMES_A_CPU = 2**6
 
 
 @dataclass
-class Setting:
-    """Everything about a game but what is read off the model.
+class MaskedInputs:
+    """Model, inputs, players and removal of a game.
 
     Attributes:
-        model: how it is called.
+        model: the model.
         inputs: the samples, tensors of shape (B, ...) on the model's device.
         extra: further arguments of the model.
-        players: who plays.
+        players: the players.
         names: B tuples of the players' names, or None.
-        removal: what stands in for absent players.
+        removal: what replaces absent players.
         null_players: (B, F) bool: players whose input equals its replacement, or that the sample lacks.
     """
 
@@ -61,8 +61,8 @@ class Setting:
     @classmethod
     def of(
         cls, model: Any, inputs: Any, baselines: Any, background: Any, feature_mask: Any, additional_forward_args: Any
-    ) -> Setting:
-        """Read the arguments of :class:`~bivshap_lightning.Game`, refusing what cannot be played."""
+    ) -> MaskedInputs:
+        """Convert the arguments of :class:`~bivshap_lightning.Game` and check them."""
         given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
         tables = tables_of(given, baselines, background)
         caller = Model(model, as_arrays=[not isinstance(x, Tensor) for x in given], tables=tables)
@@ -85,18 +85,18 @@ class Setting:
         replacements = _encoded(baselines, tables, "baselines")
         specs = {k: value for k, value in enumerate(replacements) if isinstance(value, ZeroEmbedding)}
         if specs:
-            with caller.visit():
+            with caller.evaluation():
                 embedded, new, tokens = embed(caller.module, placed, specs, lambda: caller(placed, extra))
             caller, placed, extra = Model(embedded), new, (*tokens, *extra)
             players = players.widened({k: placed[k].shape[2] for k in specs})
         return cls(caller, placed, extra, players, names, Removal.from_baselines(placed, replacements))
 
     def rows_per_call(self, perturbations_per_eval: int | None) -> int:
-        """How many rows go into one forward pass: so many per sample, or as many as suit the device."""
+        """How many rows go into one forward pass: a number per sample, or a default by device and kind of input."""
         if perturbations_per_eval is None:
             scale = 1 if self.inputs[0].device.type == "cpu" else TIMES_A_CPU
             n_elements = max(1, sum(x[0].numel() for x in self.inputs))
-            if self.model.method is not None:  # an estimator takes its time to begin, and makes little of a row
+            if self.model.method is not None:  # an estimator has a large cost per call and a small one per row
                 return max(1, scale * ELEMENTS_OF_A_TABLE // n_elements)
             budget = min(_elements_per_call(x) for x in self.inputs)
             return max(1, min(scale * budget // n_elements, scale * ROWS_OF_A_TABLE))
@@ -112,7 +112,7 @@ class Setting:
         return tuple(self._perturb(block, position).flatten(0, 1) for position in range(len(self.inputs)))
 
     def arguments(self, block: Block) -> tuple[Any, ...]:
-        """Further arguments of the model; tensors with a row per sample follow their samples."""
+        """Further arguments of the model; tensors with a row per sample are repeated like their samples."""
         n_samples = self.inputs[0].shape[0]
 
         def has_rows(value: Any) -> bool:
@@ -156,7 +156,7 @@ class Setting:
 
 
 def _elements_per_call(x: Tensor) -> int:
-    """Input elements that a network should see at once, the fewer the more it makes of each."""
+    """Input elements per forward pass of a network, fewer where each has more activations."""
     if x.dim() > 2:
         return 2**18 if x.dim() == 3 else 2**17
     return ELEMENTS_OF_A_TABLE if x.is_floating_point() else 2**15  # a code becomes an embedding
@@ -168,5 +168,5 @@ def _encoded(values: Any, tables: Sequence[Table | None], argument: str) -> list
         values = [None] * len(tables)
     given = list(values) if isinstance(values, (tuple, list)) else [values]
     if len(given) != len(tables):
-        return given  # refused where it is read
+        return given  # refused by `Removal`
     return [encode_like(value, table, argument) for value, table in zip(given, tables, strict=True)]

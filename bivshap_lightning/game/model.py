@@ -1,15 +1,13 @@
-"""The model as a guest: called on its own terms and left exactly as it was found.
+"""Calls any model in one way: torch modules, functions and estimators.
 
-Everything that differs between a torch module, a plain function and an estimator, and everything that protects
-the caller's training run (evaluation mode, random number generators, buffers), is settled here, once.
+:class:`Model` hides what differs between them, from the types of inputs to the meaning of outputs, and runs them such
+that nothing about them, or about the global random number generators, is changed afterwards.
 """
 
 from __future__ import annotations
 
-import pickle
-import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,10 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from bivshap_lightning.game.behavior import Link
+from bivshap_lightning.game.determinism import first_stochastic_module
+from bivshap_lightning.game.evaluation_mode import evaluation_mode
+from bivshap_lightning.game.evaluation_mode import global_rngs_kept as global_rngs_kept
 from bivshap_lightning.game.inputs import Table
-from bivshap_lightning.game.trees import TreeEnsemble, entrance_of, read_trees
-
-_Step = tuple[str, list[Tensor], list[Tensor]]
+from bivshap_lightning.game.module_state import preserved
+from bivshap_lightning.game.trees import TreeEnsemble, read_trees, scoring_method
 
 
 class Model:
@@ -28,7 +28,7 @@ class Model:
 
     * A ``torch.nn.Module`` gets tensors on its own device and in its own floating point dtype.
     * A plain function gets what the user passed as inputs: tensors for tensors, NumPy arrays for arrays.
-    * Boosted trees that classify are asked for their margins, and ``link`` says how these become probabilities.
+    * Boosted trees that classify are called for their margins, and ``link`` is how these become probabilities.
     * Any other object with ``predict_proba``, ``decision_function`` or ``predict`` gets NumPy arrays; the first of
       these methods that it has is used.
 
@@ -51,11 +51,9 @@ class Model:
         self.module = model if isinstance(model, nn.Module) else None
         self.class_names = getattr(model, "classes_", None)
         self._model = model
-        self._call, self.method, self.link = _entrance(model)
+        self._call, self.method, self.link = _find_call(model)
         self._as_arrays, self._tables = as_arrays, tables
-        # What the first visit sees a module do, so that later ones need not guard against everything.
-        self._mutable: list[tuple[nn.Module, str]] | None = None
-        self._draws_outside_torch: bool | None = None
+        self._is_evaluated = {False: False, True: False}  # by whether gradients are recorded
 
     @property
     def is_regressor(self) -> bool:
@@ -70,7 +68,7 @@ class Model:
         return isinstance(list(self.module.modules())[-1], nn.Sigmoid)
 
     def read_trees(self) -> TreeEnsemble:
-        """The model as a sum of trees; :class:`~bivshap_lightning.game.trees.TreesRefused` if it is none."""
+        """The model as a sum of trees; :class:`~bivshap_lightning.game.trees.UnsupportedTreesError` if it is none."""
         columns = [c for t in self._tables if t is not None for c in zip(t.categories, t.dtypes, strict=True)]
         return read_trees(self._model, [list(x) for x, dtype in columns if x is not None and dtype.kind != "b"])
 
@@ -100,15 +98,15 @@ class Model:
             if not codes:
                 raise
             raise ValueError(
-                f"`inputs` must hold codes that the model knows, no more of them than it can read, got codes from "
+                f"`inputs` must hold codes within the range of the model, and not too many, got codes from "
                 f"{min(int(x.min()) for x in codes)} to {max(int(x.max()) for x in codes)} in shapes "
-                f"{[tuple(x.shape[1:]) for x in codes]}; the model says: {error}. Shorten the text, or map unseen "
-                "codes to one that it knows."
+                f"{[tuple(x.shape[1:]) for x in codes]}; the error of the model: {error}. Shorten the text, or map "
+                "unseen codes to one within its range."
             ) from error
         return _as_scores(output, inputs[0])
 
     def _as_given(self, inputs: tuple[Tensor, ...]) -> list[Any]:
-        """Inputs as the caller of a black box passed them: tensors, arrays, frames. An estimator gets no tensors."""
+        """Inputs in the types that the user passed: tensors, arrays, frames. An estimator gets no tensors."""
         given: list[Any] = []
         for k, x in enumerate(inputs):
             if self.method is None and not (self._as_arrays and self._as_arrays[k]):
@@ -119,7 +117,7 @@ class Model:
         return given
 
     def check_length(self, inputs: tuple[Tensor, ...]) -> None:
-        """Refuse texts that are longer than a model of Hugging Face's kind can read."""
+        """Refuse texts that are longer than the limit in the configuration of a Hugging Face model."""
         configs = [getattr(m, "config", None) for m in ([] if self.module is None else self.module.modules())]
         limits = [getattr(config, "max_position_embeddings", None) for config in configs]
         limit = min((n for n in limits if isinstance(n, int) and n > 0), default=None)
@@ -131,84 +129,42 @@ class Model:
                 )
 
     @contextmanager
-    def visit(self, *, gradients: bool = False) -> Iterator[None]:
-        """Within this context the model is in evaluation mode; afterwards no trace of the visit is left.
+    def evaluation(self, *, gradients: bool = False) -> Iterator[None]:
+        """Within this context the model is in evaluation mode; afterwards everything is as it was before.
 
-        The ``training`` flag of every submodule, every buffer, and the global random number generators of torch,
-        NumPy and Python are put back as they were, also after an error. Two things are settled by the first visit:
-        which buffers of a module can change, and whether it draws from NumPy's or Python's generator, whose states
-        take longer to keep than a small network takes to run. Whoever must not rely on that puts
-        :func:`global_rngs_kept` around all visits, as explainers and the callback do.
+        The state of a torch module (see :mod:`bivshap_lightning.game.module_state`) and the global random number
+        generators of torch, NumPy and Python are restored, also after an error. Within such a context another one of
+        the same kind does nothing, so that the cost of recording the state can be paid once for many calls.
 
         Args:
-            gradients: record gradients (towards inputs), even inside somebody else's inference mode. By default
-                nothing is recorded.
+            gradients: record gradients (towards inputs). By default nothing is recorded. Inference mode is left in
+                either case, because a tensor that a module makes in it and keeps cannot be used in training.
+
+        Raises:
+            ModelStateError: the model changed its parameters (they have been put back), or something that could not
+                be put back.
         """
+        if self._is_evaluated[gradients]:
+            yield
+            return
         with ExitStack() as stack:
-            # Before CUDA has been used no parameter is on it, and looking through all of them takes its time.
+            # Before CUDA has been used no parameter is on it.
             parameters = () if self.module is None or not torch.cuda.is_initialized() else self.module.parameters()
-            devices = {p.device for p in parameters}
-            is_touched = None
-            if self._draws_outside_torch is False:
-                stack.enter_context(_torch_rngs_kept(devices))
-            else:
-                is_touched = stack.enter_context(global_rngs_kept(devices))
-            stack.enter_context(torch.inference_mode(not gradients))
+            stack.enter_context(global_rngs_kept({p.device for p in parameters}))
+            stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.set_grad_enabled(gradients))
             if self.module is not None:
-                stack.enter_context(_evaluation_mode(self.module))
-                stack.enter_context(self._buffers_kept(self.module))
-                stack.enter_context(_norms_kept(self.module))
+                stack.enter_context(preserved(self.module))
+                stack.enter_context(evaluation_mode(self.module))
+            self._is_evaluated[gradients] = True
+            stack.callback(self._is_evaluated.__setitem__, gradients, False)
             yield
-            if self.module is not None and self._draws_outside_torch is None and is_touched is not None:
-                self._draws_outside_torch = is_touched()
-
-    @contextmanager
-    def _buffers_kept(self, module: nn.Module) -> Iterator[None]:
-        """Put buffers back that a forward pass changes.
-
-        The first visit watches all buffers; later ones copy only those that the first one saw change, so that an
-        ordinary model pays nothing.
-        """
-        owners = self._mutable if self._mutable is not None else _buffer_owners(module)
-        before = [(m, name, m._buffers[name]) for m, name in owners]
-        copies = [None if b is None else b.clone() for _, _, b in before]
-        try:
-            yield
-        finally:
-            changed = []
-            for (m, name, buffer), copy in zip(before, copies, strict=True):
-                replaced = name not in m._buffers or m._buffers[name] is not buffer
-                if replaced:
-                    m._buffers[name] = buffer
-                if buffer is not None and copy is not None and not _same(buffer, copy):
-                    buffer.copy_(copy)
-                    replaced = True
-                if replaced:
-                    changed.append((m, name))
-            if self._mutable is None:
-                self._mutable = changed
 
     def find_stochastic_module(self, inputs: tuple[Tensor, ...], extra: tuple[Any, ...] = ()) -> str | None:
         """Name the first submodule that answers equal inputs with different outputs, or None."""
         if self.module is None:
             return None
-        first, second = (self._trace(self.module, inputs, extra) for _ in range(2))
-        for (name, seen, made), (_, seen_again, made_again) in zip(first, second, strict=False):
-            if _same_all(seen, seen_again) and not _same_all(made, made_again):
-                return name
-        return None
-
-    def _trace(self, module: nn.Module, inputs: tuple[Tensor, ...], extra: tuple[Any, ...]) -> list[_Step]:
-        """What every submodule saw and made in one forward pass, in the order in which they finished."""
-        steps: list[_Step] = []
-        hooks = [m.register_forward_hook(_recorder(steps, name, m)) for name, m in module.named_modules()]
-        try:
-            self(inputs, extra)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return steps
+        return first_stochastic_module(self.module, lambda: self(inputs, extra))
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -221,10 +177,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
-def _entrance(model: Any) -> tuple[Callable[..., Any], str | None, Link | None]:
-    """How to call a model, by which method when it is an estimator, and what its scores mean if that is known."""
+def _find_call(model: Any) -> tuple[Callable[..., Any], str | None, Link | None]:
+    """The function that returns scores, the name of an estimator's method, and the link if it is known."""
     if not isinstance(model, nn.Module):
-        trees = entrance_of(model)
+        trees = scoring_method(model)
         if trees is not None:
             return trees.call, trees.method, trees.link
         for method in ("predict_proba", "decision_function", "predict"):
@@ -247,6 +203,13 @@ def _as_scores(output: Any, like: Tensor) -> Tensor:
             f"`model` must return a tensor or an array of scores, got {type(output).__name__}. "
             "Wrap it in a function that returns the scores alone."
         )
+    if isinstance(output, Tensor) and (output.layout != torch.strided or output.is_nested):
+        kind = "nested" if output.is_nested else output.layout
+        raise TypeError(f"`model` must return a dense tensor of scores, got a {kind} tensor. Return a dense one.")
+    if output.dtype.is_complex if isinstance(output, Tensor) else output.dtype.kind == "c":
+        raise TypeError(
+            f"`model` must return real scores, got {output.dtype}. Return their absolute value or their real part."
+        )
     if isinstance(output, np.ndarray) and output.dtype.kind not in "biuf":
         raise TypeError(
             f"`model` must return numbers, got an array of {output.dtype}. A classifier must have `predict_proba` or "
@@ -261,98 +224,3 @@ def _as_scores(output: Any, like: Tensor) -> Tensor:
             f"{like.shape[0]} rows. Wrap it in a function that returns (N, C)."
         )
     return scores if scores.dtype in (torch.float32, torch.float64) else scores.float()
-
-
-@contextmanager
-def global_rngs_kept(devices: Iterable[torch.device] = ()) -> Iterator[Callable[[], bool]]:
-    """Within this context anybody may draw random numbers; afterwards nobody can tell.
-
-    Args:
-        devices: whose generators are kept, besides the CPU's and those of NumPy and Python.
-
-    Yields:
-        A function that says whether NumPy's or Python's generator has been used in the meantime.
-
-    Example:
-        >>> with global_rngs_kept() as is_touched:
-        ...     first = torch.rand(1)
-        ...     is_touched()
-        False
-        >>> bool(first == torch.rand(1))
-        True
-    """
-    numpy_state, python_state = np.random.get_state(legacy=False), random.getstate()  # noqa: NPY002
-
-    def is_touched() -> bool:
-        numpy_now = np.random.get_state(legacy=False)  # noqa: NPY002
-        return random.getstate() != python_state or pickle.dumps(numpy_now) != pickle.dumps(numpy_state)
-
-    try:
-        with _torch_rngs_kept(devices):
-            yield is_touched
-    finally:
-        np.random.set_state(numpy_state)  # noqa: NPY002
-        random.setstate(python_state)
-
-
-def _torch_rngs_kept(devices: Iterable[torch.device]) -> AbstractContextManager[None]:
-    return torch.random.fork_rng(devices=sorted({d.index for d in devices if d.type == "cuda"}))
-
-
-@contextmanager
-def _evaluation_mode(module: nn.Module) -> Iterator[None]:
-    # The flag is set directly: `eval()` may be overridden, and a frozen layer must stay as its owner left it.
-    training = [m for m in module.modules() if m.training]
-    for m in training:
-        m.training = False
-    try:
-        yield
-    finally:
-        for m in training:
-            m.training = True
-
-
-@contextmanager
-def _norms_kept(module: nn.Module) -> Iterator[None]:
-    """Put back weights that an embedding with ``max_norm`` shortens whenever it is asked for them."""
-    limited = [m for m in module.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag)) and m.max_norm is not None]
-    weights = [m.weight for m in limited]
-    copies = [weight.detach().clone() for weight in weights]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for weight, copy in zip(weights, copies, strict=True):
-                if not torch.equal(weight, copy):
-                    weight.copy_(copy)
-
-
-def _buffer_owners(module: nn.Module) -> list[tuple[nn.Module, str]]:
-    # By keys: the buffers of a scripted module cannot be iterated over.
-    return [(m, name) for m in module.modules() for name in m._buffers.keys()]  # noqa: SIM118
-
-
-def _recorder(steps: list[_Step], name: str, module: nn.Module) -> Callable[..., None]:
-    label = f"module {name!r} ({type(module).__name__})" if name else "the model's own forward"
-
-    def record(_: nn.Module, args: Any, output: Any) -> None:
-        steps.append((label, _tensors(args), _tensors(output)))
-
-    return record
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value.clone()]
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    return [t for v in value for t in _tensors(v)] if isinstance(value, (list, tuple)) else []
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    return torch.equal(a, b) or (a.is_floating_point() and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True))
-
-
-def _same_all(a: list[Tensor], b: list[Tensor]) -> bool:
-    return all(x.shape == y.shape and torch.allclose(x.float(), y.float(), rtol=1e-4, atol=1e-5, equal_nan=True)
-               for x, y in zip(a, b, strict=False))  # fmt: skip

@@ -1,6 +1,6 @@
-"""Removal: what stands in for a player that is absent.
+"""Removal: what replaces the input elements of an absent player.
 
-Two ways, and a record always says which one was used because their numbers cannot be compared:
+There are two ways. A record names the one that was used, because their numbers cannot be compared:
 
 * a **fixed replacement** (Captum's ``baselines``): zero, a number, one row for all samples, or a row per sample;
 * **background rows** (marginal removal): the value of a coalition is the mean over R given rows.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal, get_args
 
 import torch
@@ -27,11 +28,11 @@ Summary = Literal["mean", "median", "mode"]
 
 @dataclass(frozen=True)
 class Removal:
-    """The stand-ins for absent players.
+    """What replaces absent players.
 
     Attributes:
-        rows: per input, the stand-ins in the input's own dtype, of shape (1 or B, R, ...).
-        n_rows: R, over how many stand-ins the value of a coalition is averaged.
+        rows: per input, the replacements in the input's own dtype, of shape (1 or B, R, ...).
+        n_rows: R, over how many replacements the value of a coalition is averaged.
         description: one phrase for records and messages.
     """
 
@@ -101,7 +102,7 @@ class Removal:
 
 @dataclass(frozen=True)
 class Blur:
-    """The image itself, blurred: what remains are its large shapes. Goes wherever ``baselines`` go.
+    """The image itself, blurred, as ``baselines``.
 
     Args:
         sigma: width of the Gaussian in pixels.
@@ -135,7 +136,7 @@ class Blur:
         return _as_pixels(pixels.movedim(1, channels), images)
 
     def _along(self, pixels: Tensor, dim: int) -> Tensor:
-        """Blur along one dimension; beyond the edge the image goes on mirrored, as often as need be."""
+        """Blur along one dimension; beyond the edges the image is mirrored, repeatedly if needed."""
         radius = max(1, round(3 * self.sigma))
         offsets = torch.arange(-radius, radius + 1, device=pixels.device, dtype=pixels.dtype)
         kernel = (-0.5 * (offsets / self.sigma) ** 2).exp()
@@ -149,7 +150,7 @@ class Blur:
 
 @dataclass(frozen=True)
 class ChannelMean:
-    """The mean colour of the image itself. Goes wherever ``baselines`` go.
+    """The mean colour of the image itself, as ``baselines``.
 
     Example:
         >>> ChannelMean()(torch.tensor([[[[0.0, 1.0]], [[2.0, 4.0]]]])).flatten().tolist()
@@ -165,13 +166,28 @@ class ChannelMean:
         return _as_pixels(pixels.mean(dim=dims, keepdim=True).expand_as(images), images)
 
 
+def check_finite(values: Tensor, removal: Removal) -> None:
+    """Refuse values of coalitions that are NaN or infinite.
+
+    Example:
+        >>> check_finite(torch.zeros(2), Removal.from_baselines([torch.ones(2, 3)]))
+    """
+    # A sum shows every NaN and infinity, and takes a fraction of the time; it can also overflow by itself.
+    if not isfinite(values.sum().item()) and not bool(torch.isfinite(values).all()):
+        raise ValueError(
+            f"`model` must give finite values, got {int((~torch.isfinite(values)).sum())} NaN or infinite of "
+            f"{values.numel()}. Check the model on inputs where players are removed ({removal.description}); "
+            "logarithms of a probability of 0 or 1 are infinite, behavior='probability' is not."
+        )
+
+
 def typical_row(data: Any, how: Summary | Mapping[Any, Any] = "mean") -> Any:
-    """A row that stands for a data set, to replace absent players with.
+    """A row that summarises a data set, to be used as ``baselines``.
 
     Args:
         data: rows (N, ...) as a tensor, an array or a data frame.
-        how: "mean", "median" or "mode" (the commonest value; the smallest of several). For a data frame also a
-            mapping from columns to one of these or to the value itself; columns that it leaves out have their mean.
+        how: "mean", "median" or "mode" (the most frequent value; the smallest of several). For a data frame also a
+            mapping from columns to one of these or to the value itself; columns that are not in it have their mean.
             Columns that are no numbers always have their mode.
 
     Returns:
@@ -250,7 +266,7 @@ def _replacement(baseline: Any, x: Tensor, position: int) -> Tensor:
 
 
 def _like(value: Tensor, x: Tensor, argument: str, position: int) -> Tensor:
-    """Bring stand-ins to the input's device and dtype without changing a value unnoticed."""
+    """Replacements on the input's device and in its dtype; refused if that would change a value."""
     if value.is_floating_point() and not bool(torch.isfinite(value).all()):
         raise ValueError(
             f"`{argument}` must be finite, got NaN or infinity for input {position}. Fill missing values first."

@@ -61,6 +61,7 @@ class _Sums:
         self.weights, self.errors, self.absolute = np.zeros((3, first.n_players, first.n_players))
         self.shapley, self.shapley_errors, self.absolute_shapley = np.zeros((3, first.n_players))
         self.has_shapley, self.scale = first.shapley is not None, 0.0
+        self.pairwise_errors = None if first.pairwise_standard_error is None else np.zeros_like(first.weights)
         self.log_odds = None if first.log_odds is None else _Sums(first.log_odds)
         self.add(first)
 
@@ -69,6 +70,10 @@ class _Sums:
         self.weights += graph.weights
         self.absolute += np.abs(magnitudes.weights)
         self.errors += graph.standard_error
+        if graph.pairwise_standard_error is None:
+            self.pairwise_errors = None
+        elif self.pairwise_errors is not None:
+            self.pairwise_errors += graph.pairwise_standard_error
         if graph.shapley is not None:
             self.shapley += graph.shapley
             self.scale += graph.scale
@@ -90,6 +95,7 @@ class _Sums:
         errors: dict[str, Any] = {
             "standard_error": self.errors / self.n_graphs,
             "shapley_standard_error": share(self.shapley_errors),
+            "pairwise_standard_error": None if self.pairwise_errors is None else self.pairwise_errors / self.n_graphs,
         }
         absolute = ExplanationGraph(
             self.absolute / self.n_graphs, names=self.names, shapley=share(self.absolute_shapley), **errors

@@ -25,6 +25,7 @@ from bivshap_lightning.graph.ranking import (
     restart_weights,
     softplus,
 )
+from bivshap_lightning.graph.structure import pairwise, pairwise_error_before_symmetrizing
 
 if TYPE_CHECKING:
     from bivshap_lightning.graph.explanation_graph import ExplanationGraph
@@ -139,10 +140,16 @@ def _greedy(
     signal = np.ones(len(stack))
     noisy = [place for place, graph in enumerate(stack) if graph.is_estimated]
     if noisy:
-        errors = np.stack([stack[place].standard_error.T for place in noisy])
-        shapley_errors = np.stack([stack[place].shapley_standard_error for place in noisy])
-        signal[noisy] = signal_share(e2[noisy], shapley[noisy], errors, shapley_errors)
+        errors = np.stack([_pairwise_noise(stack[place]) for place in noisy])
+        signal[noisy] = signal_share(pairwise(e2[noisy], shapley[noisy]), errors)
     return greedy_order(e2, shapley, signal, remove=method == "remove")
+
+
+def _pairwise_noise(graph: ExplanationGraph) -> FloatArray:
+    """Return standard errors of C: as given, otherwise those of E2 - R before it is made symmetric."""
+    if graph.pairwise_standard_error is not None:
+        return graph.pairwise_standard_error
+    return pairwise_error_before_symmetrizing(graph.standard_error.T, graph.shapley_standard_error)
 
 
 class Components(NamedTuple):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 REQUIRED_FIELDS = ("weights", "names", "shapley", "standard_error", "provenance")
 """Fields that a stored ExplanationGraph must have."""
 
-_ARRAYS = ("weights", "shapley", "standard_error", "shapley_standard_error")
+_ARRAYS = ("weights", "shapley", "standard_error", "shapley_standard_error", "pairwise_standard_error")
 _NESTED = ("log_odds", "absolute")
 
 
@@ -148,6 +148,8 @@ def _array_fields(graph: ExplanationGraph) -> dict[str, Any]:
     fields = {name: getattr(graph, name) for name in _ARRAYS}
     if graph.shapley is None or not graph.shapley_standard_error.any():
         del fields["shapley_standard_error"]
+    if graph.pairwise_standard_error is None:
+        del fields["pairwise_standard_error"]
     return fields
 
 

@@ -39,6 +39,8 @@ class ExplanationGraph(GraphValues):
         provenance: How the graph was computed (method, seed, behavior, removal, target ...), in JSON's types.
         shapley_standard_error: (F,). None means 0 for exact weights, and otherwise twice the mean standard error of
             the player's weights, of which a Shapley value is about twice the mean.
+        pairwise_standard_error: (F, F) of `pairwise` where the estimator knows it. None means the bound that follows
+            from the other two, about twice as large.
         log_odds: The graph of the log-odds of the same decision, used by the rankings "keep" and "remove".
         absolute: For a mean over samples, the graph of the mean absolute values, made by `mean`.
         scale: `abs(u(all) - u(none))`; by default from the sum of Shapley values. `mean` passes the mean over samples.
@@ -50,6 +52,7 @@ class ExplanationGraph(GraphValues):
         standard_error: As given, zeros when exact.
         provenance: As given, {} if unknown.
         shapley_standard_error: As given or derived.
+        pairwise_standard_error: As given, None if unknown.
         log_odds: As given, None if unknown.
         absolute: As given, None for a single sample.
 

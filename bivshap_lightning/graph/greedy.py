@@ -14,24 +14,20 @@ from bivshap_lightning.graph.checks import FloatArray
 from bivshap_lightning.graph.ranking import TIE_TOLERANCE, descending_order, ranks_from_order
 
 
-def signal_share(
-    e2: FloatArray, shapley: FloatArray, standard_error: FloatArray, shapley_error: FloatArray
-) -> FloatArray:
+def signal_share(pairwise: FloatArray, error: FloatArray) -> FloatArray:
     """Return the share of the squared pairwise part that is not noise, (N,): 1 for exact values, 0 for pure noise.
 
     Args:
-        e2: (N, F, F).
-        shapley: (N, F).
-        standard_error: (N, F, F) of E2.
-        shapley_error: (N, F).
+        pairwise: (N, F, F) C.
+        error: (N, F, F) standard errors of C.
 
     Example:
-        >>> e2, zeros = np.array([[[0, 1 / 2], [0, 0]]]), np.zeros((1, 2, 2))
-        >>> signal_share(e2, np.array([[3 / 2, 1 / 2]]), zeros, zeros[:, 0])
-        array([1.])
+        >>> pair = np.array([[[0.0, -0.2], [-0.2, 0.0]]])
+        >>> signal_share(pair, np.abs(pair) / 2)
+        array([0.75])
     """
-    noise = np.square(structure.pairwise_error_before_symmetrizing(standard_error, shapley_error)).mean(axis=(1, 2))
-    total = np.square(structure.pairwise(e2, shapley)).mean(axis=(1, 2))
+    noise = np.square(error).mean(axis=(1, 2))
+    total = np.square(pairwise).mean(axis=(1, 2))
     share: FloatArray = np.clip(1 - noise / np.where(total > 0, total, 1.0), 0.0, 1.0)
     return share
 

@@ -17,7 +17,7 @@ interchangeable), so a player whose role is the same in both extremes has that r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
@@ -38,7 +38,7 @@ _IRRELEVANT, _INTERCHANGEABLE, _REDUNDANT, _ESSENTIAL, _UNDECIDED = range(len(RO
 
 @dataclass(frozen=True)
 class Roles:
-    """The role of each player of one graph.
+    """The role of each player of one graph. Iterates over, and is indexed like, `roles`.
 
     Attributes:
         roles: One of `ROLES` per player.
@@ -57,6 +57,8 @@ class Roles:
         ('essential', 'redundant', 'irrelevant')
         >>> roles.redundant_given[1], roles.n_independent
         ((0,), 1)
+        >>> roles[1], len(roles)
+        ('redundant', 3)
     """
 
     roles: tuple[Role, ...]
@@ -65,6 +67,15 @@ class Roles:
     gamma: float
     confidence: float
     names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.roles)
+
+    def __iter__(self) -> Iterator[Role]:
+        return iter(self.roles)
+
+    def __getitem__(self, player: int) -> Role:
+        return self.roles[player]
 
     @property
     def n_independent(self) -> int:

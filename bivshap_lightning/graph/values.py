@@ -47,6 +47,7 @@ class GraphValues:
     standard_error: FloatArray
     provenance: Mapping[str, Any]
     shapley_standard_error: FloatArray
+    pairwise_standard_error: FloatArray | None
     log_odds: "ExplanationGraph | None"
     absolute: "ExplanationGraph | None"
 
@@ -59,6 +60,7 @@ class GraphValues:
         standard_error: ArrayLike | None = None,
         provenance: Mapping[str, Any] | None = None,
         shapley_standard_error: ArrayLike | None = None,
+        pairwise_standard_error: ArrayLike | None = None,
         log_odds: "ExplanationGraph | None" = None,
         absolute: "ExplanationGraph | None" = None,
         scale: float | None = None,
@@ -78,6 +80,9 @@ class GraphValues:
             standard_error=errors,
             provenance=check_provenance(provenance),
             shapley_standard_error=check_standard_error(shapley_standard_error, (n,), "shapley_standard_error"),
+            pairwise_standard_error=None
+            if pairwise_standard_error is None
+            else check_standard_error(pairwise_standard_error, (n, n), "pairwise_standard_error"),
             log_odds=_check_nested(log_odds, n, "log_odds"),
             absolute=_check_nested(absolute, n, "absolute"),
         )
@@ -197,12 +202,14 @@ class GraphValues:
 
     @cached_property
     def pairwise_error(self) -> FloatArray:
-        """Upper bound of the standard error of `pairwise`, (F, F), for errors that do not anticorrelate in a row.
+        """Standard error of `pairwise`, (F, F): as given, or an upper bound if errors of a row do not anticorrelate.
 
         Example:
             >>> GraphValues([[0, 1], [2, 0]]).pairwise_error[0, 1]
             np.float64(0.0)
         """
+        if self.pairwise_standard_error is not None:
+            return self.pairwise_standard_error
         return _read_only(structure.pairwise_error(self.standard_error.T, self.shapley_standard_error))
 
     def to_networkx(self) -> "nx.DiGraph":

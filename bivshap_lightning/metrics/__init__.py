@@ -1,6 +1,6 @@
-"""How good an explanation is: post-hoc accuracy, insertion and deletion AUC, mutual and directional redundancy.
+"""Metrics of explanations: post-hoc accuracy, insertion and deletion AUC, mutual and directional redundancy, roles.
 
-Five `torchmetrics.Metric` classes on pure functions. All of them judge any ranking or graph, ours or a rival's, on
+Six `torchmetrics.Metric` classes on pure functions. All of them evaluate any ranking or graph, of any explainer, on
 one :class:`~bivshap_lightning.game.Game`: ``metric.update(game, ranking_or_graph)``, as often as there are batches,
 then ``metric.compute()``. The same without state: :mod:`bivshap_lightning.metrics.functional`.
 
@@ -11,6 +11,7 @@ then ``metric.compute()``. The same without state: :mod:`bivshap_lightning.metri
 | `DeletionAUC` | ``auc`` | 0 to 1 for probabilities | lower |
 | `MutualRedundancyMasking` | ``accuracy_with_representatives``, ``share_removable`` | 0 to 1 | higher |
 | `DirectionalRedundancy` | accuracy and share masked of four maskings | 0 to 1 | depends on the masking |
+| `RoleShares` | share of players in each of five roles | 0 to 1 | neither |
 
 Every accuracy and area ``x`` comes with its standard error ``x_se`` over samples, and every result with
 ``n_samples`` and the name of its convention. "paper" repeats the choices of the paper and its published code where
@@ -39,6 +40,7 @@ __all__ = [
     "MetricResult",
     "MutualRedundancyMasking",
     "PostHocAccuracy",
+    "RoleShares",
 ]
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from bivshap_lightning.metrics.mutual import MutualRedundancyMasking
     from bivshap_lightning.metrics.post_hoc import PostHocAccuracy
     from bivshap_lightning.metrics.results import Convention, MetricResult
+    from bivshap_lightning.metrics.roles import RoleShares
 else:
     # Loaded on first use, so that the catalogue of numbers can be imported without torch.
     _HOMES = {
@@ -57,6 +60,7 @@ else:
         "MetricResult": "results",
         "MutualRedundancyMasking": "mutual",
         "PostHocAccuracy": "post_hoc",
+        "RoleShares": "roles",
     }
 
     def __getattr__(name: str) -> object:

@@ -228,9 +228,9 @@ CATALOGUE: list[Number] = [
         formula="rows passed through the model, over all processes", meaning="how many rows the model evaluated",
     ),
     Number(
-        tag="bivshap/cost/share_of_epoch", title="share of epoch", direction="lower", range=UNIT, interval="none",
-        formula="seconds of the audit / seconds of the epoch with it", scope="run",
-        meaning="how much of the epoch the audit took",
+        tag="bivshap/cost/epochs", title="cost in epochs", direction="lower", range=COUNT, interval="none",
+        formula="seconds of the audit / seconds of the epoch without it", scope="run",
+        meaning="how many epochs the audit took as long as",
     ),
     Number(
         tag="bivshap/failed", title="failed", direction="lower", range=UNIT, interval="none", scope="run",

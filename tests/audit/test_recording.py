@@ -15,7 +15,7 @@ from tests.callbacks.modules import Module, valid_loader
 from tests.callbacks.test_bivshap_callback import trainer
 from tests.records import P, record
 
-COST = {"seconds": 1.0, "forwards": 10.0, "share_of_epoch": 0.5}
+COST = {"seconds": 1.0, "forwards": 10.0, "epochs": 0.5}
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def callback(tmp_path_factory) -> BivShapCallback:
 
 
 def made(callback, **changes) -> AuditRecord:
-    settings = replace(callback.settings, **changes)
+    settings = replace(callback.runner.resolved, **changes)
     return make_record(callback.result, settings, run={"stage": "test"}, cost=COST, class_names=ClassNames())
 
 

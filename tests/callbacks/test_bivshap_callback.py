@@ -1,7 +1,12 @@
 """The callback in real Trainers: what it logs, what it leaves untouched, how it resumes and how it fails."""
 
+import copy
+import gc
 import json
+import os
 import random
+import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +64,7 @@ def test_one_line_is_enough(tmp_path):
         for metric in ("post_hoc_accuracy", "insertion_auc", "deletion_auc"):
             assert f"bivshap/{metric}/{explainer}" in names
     assert {"bivshap/redundancy/share_removable", "bivshap/redundancy/accuracy_with_representatives"} <= names
-    assert {"bivshap/cost/seconds", "bivshap/cost/forwards", "bivshap/cost/share_of_epoch"} <= names
+    assert {"bivshap/cost/seconds", "bivshap/cost/forwards", "bivshap/cost/epochs"} <= names
     assert run.callback_metrics["bivshap/failed"] == 0
     assert callback.result.method == "exact"
     assert callback.result.skipped == {}
@@ -80,7 +85,13 @@ def test_numbers_are_those_of_the_library(tmp_path):
 
 
 class Snapshot(pl.Callback):
-    """What training leaves behind, down to the next random draws."""
+    """What training leaves behind, down to the next random draws, and the gradients that a validation interrupts."""
+
+    def __init__(self) -> None:
+        self.gradients = []
+
+    def on_validation_end(self, trainer, pl_module) -> None:
+        self.gradients += [None if p.grad is None else p.grad.clone() for p in pl_module.parameters()]
 
     def on_fit_end(self, trainer, pl_module) -> None:
         self.weights = {k: v.clone() for k, v in pl_module.state_dict().items()}
@@ -88,7 +99,6 @@ class Snapshot(pl.Callback):
         self.optimizer = [t.clone() for s in state.values() for t in s.values()]
         self.flags = [m.training for m in pl_module.modules()]
         self.draws = (torch.rand(3).tolist(), np.random.rand(3).tolist(), random.random())  # noqa: NPY002
-        self.gradients = [p.grad for p in pl_module.parameters()]
 
 
 class Fickle(Module):
@@ -110,7 +120,9 @@ def test_training_is_bit_identical_with_and_without(tmp_path, module, accumulate
         random.seed(0)
         snapshot = Snapshot()
         extra = [BivShapCallback(n_samples=4, n_evaluations=64, on_error="raise")] if audits else []
-        run = trainer(tmp_path, *extra, snapshot, max_epochs=3, accumulate_grad_batches=accumulate)
+        # A validation after every batch falls between the batches whose gradients are accumulated.
+        options = {"accumulate_grad_batches": accumulate, "val_check_interval": 1 if accumulate > 1 else 1.0}
+        run = trainer(tmp_path, *extra, snapshot, max_epochs=3, **options)
         run.fit(module(), train_loader(), valid_loader())
         snapshots.append(snapshot)
     without, with_audits = snapshots
@@ -118,6 +130,10 @@ def test_training_is_bit_identical_with_and_without(tmp_path, module, accumulate
     assert all(torch.equal(a, b) for a, b in zip(without.optimizer, with_audits.optimizer, strict=True))
     assert without.flags == with_audits.flags
     assert without.draws == with_audits.draws
+    assert accumulate == 1 or any(gradient is not None for gradient in without.gradients)
+    for gradient, other in zip(without.gradients, with_audits.gradients, strict=True):
+        assert (gradient is None) == (other is None)
+        assert gradient is None or torch.equal(gradient, other)
 
 
 def test_the_same_samples_and_coalitions_every_epoch(tmp_path):
@@ -187,13 +203,20 @@ def test_resuming_continues_history_with_the_same_samples(tmp_path):
     checkpoint = ModelCheckpoint(tmp_path, filename="last")
     run = trainer(tmp_path, first, checkpoint, enable_checkpointing=True, max_epochs=2)
     run.fit(Module(), train_loader(), valid_loader())
-    second = BivShapCallback(**PANELS)
-    resumed = trainer(tmp_path, second, ModelCheckpoint(tmp_path), enable_checkpointing=True, max_epochs=4)
+    layouts = copy.deepcopy(first.output.state_dict())
+    assert layouts
+    second, taken_up = BivShapCallback(**PANELS), []
+
+    class Look(pl.Callback):
+        def on_train_start(self, trainer, pl_module) -> None:
+            taken_up.append(copy.deepcopy(second.output.state_dict()))
+
+    resumed = trainer(tmp_path, second, ModelCheckpoint(tmp_path), Look(), enable_checkpointing=True, max_epochs=4)
     resumed.fit(Module(), train_loader(), valid_loader(batch_size=7), ckpt_path=checkpoint.best_model_path)
     assert [h["epoch"] for h in second.history] == [0, 1, 2, 3]
     assert second.history[:2] == first.history
     assert second.runner.sample_keys("validate") == first.runner.sample_keys("validate")
-    assert second.output.state_dict().keys() == first.output.state_dict().keys()
+    assert taken_up == [layouts]  # pictures go on with the same seats and colours
 
 
 def test_monitors_see_the_numbers(tmp_path):
@@ -419,6 +442,8 @@ def test_time_budget_cuts_evaluations_and_says_what_was_reached(tmp_path):
         ({"time_budget": 0.0}, "`time_budget` must be a positive number of seconds"),
         ({"on_error": "ignore"}, "`on_error` must be 'warn' or 'raise', got 'ignore'"),
         ({"compare_with": ("guesswork",)}, "guesswork"),
+        ({"class_names": ["cat", "dog", "cat"]}, "`class_names` must be distinct, got 'cat' more than once"),
+        ({"class_names": ["some", "all"]}, "`class_names` must not hold 'all', which gate rules use"),
     ],
 )
 def test_bad_arguments_are_refused_at_once(arguments, match):
@@ -515,33 +540,53 @@ def test_one_line_says_what_was_found_and_what_it_cost(tmp_path, caplog):
         callback.summary()
     with caplog.at_level("INFO"):
         fit(tmp_path, callback, max_epochs=1)
-    (line,) = [r.message for r in caplog.records if r.message.startswith("bivshap:")]
+    task, line = [r.message for r in caplog.records if r.message.startswith("bivshap:")]
+    assert task == "bivshap: task multiclass (labels are classes, 3 outputs)"
     assert line.startswith("bivshap: epoch 0, 6 samples, post-hoc accuracy")
     assert callback.summary() in line
-    costly, cheap = {"bivshap/cost/share_of_epoch": 0.4}, {"bivshap/cost/share_of_epoch": 0.05}
-    assert advice_on({"seconds": 1.0, "share_of_epoch": 0.05}, []) == ""
-    assert "40% of the epoch: lower `n_evaluations`" in advice_on({"seconds": 1.0, "share_of_epoch": 0.4}, [cheap])
-    assert advice_on({"seconds": 1.0, "share_of_epoch": 0.4}, [costly]) == ", 40% of the epoch"
+    numbers = {name: value for name, (value, _) in callback.result.numbers.items()}
+    random, empty = (numbers[f"bivshap/redundancy/{name}_accuracy"] for name in ("random_removal", "empty"))
+    assert f"(as many at random {random:.3f}, all removed {empty:.3f}; gamma 1e-05)" in line
+    assert f"{callback.history[-1]['numbers']['bivshap/cost/epochs']:.2g} x the epoch" in line
+    cheap = {"bivshap/cost/epochs": 0.05}
+    assert advice_on({"seconds": 1.0, "epochs": 0.05}, []) == ""
+    assert "lower `n_evaluations`" in advice_on({"seconds": 1.0, "epochs": 11.0}, [])
+    assert advice_on({"seconds": 1.0, "epochs": 11.0}, [cheap]) == ""
 
 
-@pytest.mark.slow
+def used() -> dict[str, int]:
+    """What this process holds: objects, memory, descriptors, threads, temporary files."""
+    gc.collect()
+    return {
+        "objects": len(gc.get_objects()),
+        "memory": int(Path("/proc/self/statm").read_text().split()[1]) * 4096,
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "threads": threading.active_count(),
+        "temporary files": len(os.listdir(tempfile.gettempdir())),
+    }
+
+
+@pytest.mark.parametrize(
+    "n_epochs",
+    [pytest.param(30, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.exhaustive)],
+)
 @pytest.mark.timeout(900)
-def test_memory_stays_flat_over_many_epochs(tmp_path):
-    import gc
-
-    sizes = {}
+def test_nothing_grows_over_many_epochs(tmp_path, n_epochs):
+    first, seen = n_epochs // 5, {}
 
     class Watch(pl.Callback):
         def on_validation_end(self, trainer, pl_module) -> None:
-            if trainer.current_epoch in (40, 199):
-                gc.collect()
-                pages = int(Path("/proc/self/statm").read_text().split()[1])
-                sizes[trainer.current_epoch] = (len(gc.get_objects()), pages * 4096)
+            if trainer.current_epoch in (first, n_epochs - 1):
+                seen[trainer.current_epoch] = used()
 
     callback = BivShapCallback(**SOME | {"panels": PanelOptions(n_samples=1, n_classes=0)})
     logger = TensorBoardLogger(tmp_path, name="tb", version="")
-    run = trainer(tmp_path, callback, Watch(), max_epochs=200, logger=logger, num_sanity_val_steps=0)
+    run = trainer(tmp_path, callback, Watch(), max_epochs=n_epochs, logger=logger, num_sanity_val_steps=0)
     run.fit(Module(), train_loader(16), valid_loader(16))
-    objects, octets = (after - before for before, after in zip(sizes[40], sizes[199], strict=True))
-    assert objects < 159 * 20  # the history keeps a few objects for each audit
-    assert octets < 30e6
+    before, after = seen[first], seen[n_epochs - 1]
+    growth = {name: after[name] - before[name] for name in before}
+    assert growth["objects"] < (n_epochs - 1 - first) * 20  # the history keeps a few objects for each audit
+    assert growth["memory"] < 30e6
+    assert growth["descriptors"] <= 0
+    assert growth["threads"] <= 0
+    assert growth["temporary files"] <= 0

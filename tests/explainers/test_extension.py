@@ -12,7 +12,7 @@ from bivshap_lightning import BivariateShapley, Explanation, Game
 from bivshap_lightning.explainers import find_explainer
 from bivshap_lightning.explainers.extension import RestrictedGame, bivariate
 from bivshap_lightning.explainers.maps import MAPS, Coalitions, beta_shapley, lime, rise
-from bivshap_lightning.game.trees import TreesRefused
+from bivshap_lightning.game.trees import UnsupportedTreesError
 from bivshap_lightning.metrics import InsertionAUC, MutualRedundancyMasking
 from tests.oracles import Unanimity, Value, enumerate_e2, enumerate_shapley, table_model, table_value
 
@@ -248,7 +248,7 @@ def test_restricted_games():
     restricted.outputs(masks)
     assert restricted.n_evaluations is game.n_evaluations
     assert not restricted.has_trees
-    with pytest.raises(TreesRefused, match="`game` must not be restricted"):
+    with pytest.raises(UnsupportedTreesError, match="`game` must not be restricted"):
         restricted.trees()
 
 

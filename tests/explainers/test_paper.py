@@ -79,6 +79,16 @@ def test_sampling_spends_a_thousand_orders_per_player():
     assert 0.6 * n_asked < int(explanation.n_evaluations) <= n_asked  # equal coalitions are evaluated once
 
 
+def test_a_thousand_orders_for_samples_with_few_players_too():
+    model, inputs = Unanimity(14, n_terms=30, seed=0), torch.ones(2, 14, dtype=torch.float64)
+    inputs[1, 3:] = 0
+    batch = find_explainer("paper_sampling").explain(Game(model, inputs, behavior="output"))
+    for b in range(2):
+        alone = find_explainer("paper_sampling").explain(Game(model, inputs[b : b + 1], behavior="output"))
+        torch.testing.assert_close(batch.bivariate[b], alone.bivariate[0])
+        torch.testing.assert_close(batch.standard_error[b], alone.standard_error[0])
+
+
 def test_chains_need_fewer_evaluations_than_independent_orders():
     game = Unanimity(30, n_terms=100, seed=4)
     errors = {

@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeRegressor
 from bivshap_lightning import BivariateShapley, Game
 from bivshap_lightning.explainers import conjunctions, trees
 from bivshap_lightning.explainers.conjunctions import ConjunctionSum
-from bivshap_lightning.game.trees import TreesRefused, read_trees
+from bivshap_lightning.game.trees import UnsupportedTreesError, read_trees
 from tests.oracles import enumerate_e2, enumerate_shapley
 from tests.tree_models import BINARY, BOOSTERS, CLASSES, ESTIMATORS, SCORE, X, fitted, linear_behavior
 
@@ -219,7 +219,7 @@ def test_frames_with_categories(removal):
         (lambda x: x.sum(axis=1), {"behavior": "output"}, "must be a tree ensemble .* got function"),
         (torch.nn.Linear(7, 2), {}, "must be a tree ensemble .* got Linear"),
         (LogisticRegression().fit(X, BINARY), {}, "must be a tree ensemble .* got LogisticRegression"),
-        (fitted("forest, binary")[0], {"link": "softmax"}, "must add up the leaves of trees, got 'probability'"),
+        (fitted("forest, binary")[0], {"link": "softmax"}, "must be linear in the leaves of trees, got 'probability'"),
         (fitted("xgboost, binary")[0], {}, "got 'probability' of scores with link 'sigmoid'. .*'logit' for boosted"),
         (fitted("lightgbm, classes")[0], {"behavior": "loss"}, "got 'loss' of scores with link 'softmax'"),
         (fitted("forest, value")[0], {"behavior": lambda s, t: s[:, 0] ** 2}, "got '<lambda>'"),
@@ -227,7 +227,7 @@ def test_frames_with_categories(removal):
 )
 def test_what_is_no_sum_of_leaves_is_refused_and_left_to_others(model, arguments, reason):
     samples = torch.tensor(SAMPLES) if isinstance(model, torch.nn.Module) else SAMPLES
-    with pytest.raises(TreesRefused, match=reason):
+    with pytest.raises(UnsupportedTreesError, match=reason):
         BivariateShapley(model, "trees", **arguments).attribute(samples)
     assert BivariateShapley(model, "auto", **arguments).attribute(samples).method == "exact"
 
@@ -245,7 +245,7 @@ def test_further_arguments_are_not_sent_down_trees():
             return super().predict_proba(x)
 
     model = Shifted(3, random_state=0).fit(X, CLASSES)
-    with pytest.raises(TreesRefused, match=r"`inputs` must be one table and nothing else .* got \[\(4, 7\)\]"):
+    with pytest.raises(UnsupportedTreesError, match=r"`inputs` must be one table and nothing else .* got \[\(4, 7\)\]"):
         BivariateShapley(model, "trees").attribute(SAMPLES, additional_forward_args=1)
 
 
@@ -258,7 +258,7 @@ def test_a_forest_that_says_something_else_than_its_trees_is_asked_itself():
             return p / p.sum(axis=1, keepdims=True)
 
     model = Sharpened(5, random_state=0).fit(X, CLASSES)
-    with pytest.raises(TreesRefused, match="`model` must say what its trees add up to, got scores that differ"):
+    with pytest.raises(UnsupportedTreesError, match="`model` must equal the sum of its trees, got scores that differ"):
         BivariateShapley(model, "trees").attribute(SAMPLES)
     assert BivariateShapley(model).attribute(SAMPLES).method == "exact"
 
@@ -273,12 +273,14 @@ def test_categories_with_other_codes_are_not_sent_down_trees():
     frame = pandas.DataFrame({"a": X[:, 0], "b": X[:, 2], "kind": kinds})
     model = LGBMClassifier(n_estimators=6, verbosity=-1, min_child_samples=5, min_data_per_group=5).fit(frame, BINARY)
     few = frame.iloc[:1].assign(kind=frame["kind"].iloc[:1].cat.remove_unused_categories())
-    with pytest.raises(TreesRefused, match="must have the categories the model was trained with, in the same order"):
+    with pytest.raises(
+        UnsupportedTreesError, match="must have the categories the model was trained with, in the same order"
+    ):
         Game(model, few, baselines=few, behavior="logit").trees()
     # scikit-learn reads categories as the numbers they are, 10 and 20, and not as codes.
     tens = pandas.DataFrame({name: pandas.Categorical(X[:, 6].astype(int) * 10) for name in "ab"})
     forest = RandomForestClassifier(5, random_state=0).fit(tens, BINARY)
-    with pytest.raises(TreesRefused, match=r"got \[\[0, 10, 20, 30, 40\].* instead of \[\[0, 1, 2, 3, 4\]"):
+    with pytest.raises(UnsupportedTreesError, match=r"got \[\[0, 10, 20, 30, 40\].* instead of \[\[0, 1, 2, 3, 4\]"):
         Game(forest, tens.iloc[:1], baselines=tens.iloc[[0]]).trees()
 
 

@@ -15,14 +15,13 @@ from bivshap_lightning import BivariateShapley, Game
 from bivshap_lightning.game.coalitions import all_coalitions
 
 
-class Counter(nn.Module):
-    """Counts rows and calls of a wrapped module."""
+class Counter:
+    """Counts rows and calls of a wrapped module; no module itself, because a game would restore its counts."""
 
     def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
         self.inner, self.calls = inner, []
 
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
         self.calls.append(len(inputs[0]))
         return self.inner(*inputs)
 
@@ -62,7 +61,7 @@ def test_rows_per_forward_pass_are_bounded():
     game = Game(model, torch.randn(4, 6, dtype=torch.float64), perturbations_per_eval=5)
     game(all_coalitions(6)[None])
     assert max(model.calls) <= 5 * 4
-    assert sum(model.calls[2:]) == 4 * 64
+    assert sum(model.calls[2:]) == 4 * 64 + 2 * 4  # the check of removed players asks twice for one coalition
 
 
 def test_background_rows_are_averaged_within_the_same_bound():
@@ -93,7 +92,7 @@ def test_equal_coalitions_are_evaluated_once():
     model.calls.clear()
     masks = all_coalitions(6).repeat(3, 1)[None]
     game(masks)
-    assert sum(model.calls) == 32 + 64
+    assert sum(model.calls) == 32 + 64 + 2  # the check of removed players asks twice for one row
     assert (game.n_evaluations - spent).tolist() == [32, 64]
 
 
@@ -221,7 +220,7 @@ def test_removed_players_are_replaced_exactly():
     game = Game(lambda x: (seen.append(x.clone()), x.sum(dim=1))[1], inputs, baselines=rows, behavior="output")
     seen.clear()
     game(torch.tensor([[False], [True]])[None].expand(1, 2, 50))
-    assert torch.equal(seen[0].view(3, 2, 50), torch.stack([rows, inputs], dim=1))
+    assert torch.equal(seen[-1].view(3, 2, 50), torch.stack([rows, inputs], dim=1))
 
 
 def test_predictions_and_targets():
@@ -349,16 +348,19 @@ def test_a_class_that_removal_rules_out_altogether_has_probability_zero():
     ],
 )
 def test_networks_see_as_many_rows_at_once_as_suit_the_kind_of_input(inputs, n_rows):
-    module = Counter(lambda x: x.float().flatten(1)[:, :2])
-    assert Game(module, inputs).rows_per_call == n_rows
-    assert Game(module.forward, inputs).rows_per_call == n_rows
+    class Module(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.float().flatten(1)[:, :2]
+
+    assert Game(Module(), inputs).rows_per_call == n_rows
+    assert Game(Module().forward, inputs).rows_per_call == n_rows
 
 
 @pytest.mark.parametrize(("shape", "n_rows"), [((8,), 2**19), ((3, 224, 224), 55), ((1, 10**6), 16)])
 def test_other_devices_see_more_rows_at_once(shape, n_rows):
     game = Game(Counter(lambda x: x.flatten(1)[:, :2]), torch.ones(1, 4))
-    game._setting.inputs = (torch.empty(2, *shape, device="meta"),)
-    assert game._setting.rows_per_call(None) == n_rows
+    game._masked.inputs = (torch.empty(2, *shape, device="meta"),)
+    assert game._masked.rows_per_call(None) == n_rows
 
 
 def test_estimators_see_more_rows_at_once():
@@ -428,3 +430,42 @@ def test_a_game_made_in_inference_mode_can_be_played_outside():
     with game.differentiable() as utility:
         x = game.inputs[0].clone().requires_grad_()
         assert torch.autograd.grad(utility(x, torch.tensor([0, 1])).sum(), x)[0].shape == (2, 6)
+
+
+@pytest.mark.parametrize("others", [(), (None,)])
+@pytest.mark.parametrize("largest", [7, 10**9, 2**63 - 1])
+def test_one_huge_player_id_is_refused(largest, others):
+    mask, inputs = torch.tensor([[0, 1, largest]]), torch.ones(2, 3)
+    with pytest.raises(ValueError, match=f"every id from 0 to its largest, got id {largest} for only . elements"):
+        Game(lambda *x: x[0], (inputs,) * (1 + len(others)), feature_mask=(mask, *others))
+
+
+@pytest.mark.parametrize(
+    ("model", "match"),
+    [
+        (lambda x: torch.complex(x, x), r"must return real scores, got torch\.complex64"),
+        (lambda x: x.to_sparse(), r"must return a dense tensor of scores, got a torch\.sparse_coo tensor"),
+        (
+            lambda x: torch.nested.nested_tensor(list(x), layout=torch.jagged),
+            "must return a dense tensor of scores, got a .* tensor",
+        ),
+    ],
+)
+def test_outputs_that_are_no_ordinary_tensors_are_refused(model, match):
+    with pytest.raises(TypeError, match=match):
+        Game(model, torch.ones(2, 3))
+
+
+def test_complex_arrays_are_refused():
+    with pytest.raises(TypeError, match="must return real scores, got complex128"):
+        Game(lambda x: x * 1j, np.ones((2, 3)))
+
+
+def test_a_changing_number_of_classes_is_refused():
+    n_calls = itertools.count()
+    match = "must return the same number of scores in every call, got 2 after 3. Wrap it"
+    with pytest.raises(ValueError, match=match):
+        Game(lambda x: x[:, : 3 - next(n_calls) % 2], torch.ones(2, 3))
+    game = Game(lambda x: x[:, :2] if (x == 0).any() else x, torch.ones(2, 3))
+    with pytest.raises(ValueError, match=match):
+        game(torch.eye(3, dtype=torch.bool)[None])

@@ -1,4 +1,4 @@
-"""A visit leaves no trace, and every kind of model is called as it expects."""
+"""Running a model changes nothing about it, and every kind of model is called as it expects."""
 
 import random
 
@@ -16,7 +16,7 @@ X = np.random.default_rng(0).normal(size=(40, 3))
 Y = (X[:, 0] + X[:, 1] > 0).astype(int)
 
 
-class Meddler(nn.Module):
+class Writer(nn.Module):
     """Does everything a forward pass should not do."""
 
     def __init__(self) -> None:
@@ -37,9 +37,9 @@ class Meddler(nn.Module):
         return out
 
 
-def test_a_visit_leaves_no_trace(global_rng_untouched):
+def test_evaluation_changes_nothing(global_rng_untouched):
     with torch.random.fork_rng():
-        module = Meddler()
+        module = Writer()
     state = {k: v.clone() for k, v in module.state_dict().items()}
     buffers = dict(module.named_buffers())
     flags = {name: m.training for name, m in module.named_modules()}
@@ -47,7 +47,7 @@ def test_a_visit_leaves_no_trace(global_rng_untouched):
     module.layers[0].weight.grad = gradient
     model = Model(module)
     for _ in range(3):
-        with model.visit():
+        with model.evaluation():
             assert not any(m.training for m in module.modules())
             model((torch.randn(5, 3, generator=torch.Generator().manual_seed(0)),))
         assert {name: m.training for name, m in module.named_modules()} == flags
@@ -60,53 +60,36 @@ def test_a_visit_leaves_no_trace(global_rng_untouched):
     assert torch.equal(gradient, torch.ones_like(gradient))
 
 
-def test_a_module_that_leaves_numpys_generator_alone_is_not_guarded_again(global_rng_untouched):
-    with torch.random.fork_rng():
-        model = Model(nn.Linear(3, 2))
-    for _ in range(2):
-        with model.visit():
-            model((torch.ones(1, 3),))
-            torch.rand(1)  # torch's own generator is kept on every visit
-    assert model._draws_outside_torch is False
+def test_global_generators_are_restored_after_every_evaluation(global_rng_untouched):
+    n_evaluations = 0
 
-
-def test_black_boxes_are_guarded_on_every_visit(global_rng_untouched):
-    n_visits = 0
-
-    def changes_its_habits(x: np.ndarray) -> np.ndarray:
-        if n_visits:
+    def draws_later(x: np.ndarray) -> np.ndarray:
+        if n_evaluations:
             np.random.rand(3)  # noqa: NPY002
             random.random()
         return x
 
-    model = Model(changes_its_habits, as_arrays=[True])
-    for n_visits in range(3):  # noqa: B007
-        with model.visit():
+    model = Model(draws_later, as_arrays=[True])
+    for n_evaluations in range(3):  # noqa: B007
+        with model.evaluation():
             model((torch.ones(1, 3),))
 
 
-def test_a_first_visit_that_fails_teaches_nothing():
-    model = Model(nn.Linear(3, 2))
-    with pytest.raises(RuntimeError, match="mat1 and mat2"), model.visit():
-        model((torch.ones(1, 5),))
-    assert model._draws_outside_torch is None
-
-
-def test_training_goes_on_after_a_visit():
+def test_training_goes_on_after_an_evaluation():
     """Buffers that a forward pass replaced in inference mode would make the next backward pass fail."""
-    module = Meddler()
+    module = Writer()
     model = Model(module)
-    with model.visit():
+    with model.evaluation():
         model((torch.randn(5, 3),))
     module(torch.randn(5, 3)).sum().backward()
 
 
-def test_a_visit_that_fails_leaves_no_trace(global_rng_untouched):
+def test_an_evaluation_that_fails_changes_nothing(global_rng_untouched):
     with torch.random.fork_rng():
-        module = Meddler()
+        module = Writer()
     flags = [m.training for m in module.modules()]
     model = Model(module)
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), model.visit():
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), model.evaluation():
         model((torch.rand(5, 7),))
     assert [m.training for m in module.modules()] == flags
     assert int(module.n_calls) == 0
@@ -173,13 +156,13 @@ def test_the_stochastic_module_is_named():
             return x + torch.rand_like(x)
 
     model = Model(nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.ReLU(), Noise()), nn.Linear(4, 2)))
-    with model.visit():
+    with model.evaluation():
         assert model.find_stochastic_module((torch.ones(2, 3),)) == "module '1.1' (Noise)"
         assert Model(nn.Linear(3, 4)).find_stochastic_module((torch.ones(2, 3),)) is None
         assert Model(lambda x: x).find_stochastic_module((torch.ones(2, 3),)) is None
 
 
-def test_scripted_modules_are_visited_and_left_alone():
+def test_scripted_modules_are_restored():
     module = torch.jit.script(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)).train())
     before = {name: b.clone() for name, b in module.named_buffers()}
     game = Game(module, torch.rand(4, 3))
@@ -211,3 +194,22 @@ def test_labels_are_no_scores():
 
     with pytest.raises(TypeError, match="`model` must return numbers, got an array of <U2"):
         Game(Names(), X, behavior="output")
+
+
+def test_one_context_serves_many_calls():
+    """Modules are restored once, at the end of the outermost context."""
+    module = Writer()
+    game = Game(module, torch.randn(2, 3))
+    with game.evaluation():
+        start = int(module.n_calls)
+        game(torch.eye(3, dtype=torch.bool)[None])
+        assert int(module.n_calls) > start
+        with game.differentiable() as utility:
+            assert utility(torch.ones(2, 3).requires_grad_(), torch.arange(2)).requires_grad
+    assert int(module.n_calls) == 0
+    game(torch.eye(3, dtype=torch.bool)[None])
+    assert int(module.n_calls) == 0
+    with pytest.raises(ArithmeticError), game.evaluation():
+        raise ArithmeticError
+    game(torch.eye(3, dtype=torch.bool)[None])
+    assert int(module.n_calls) == 0

@@ -21,7 +21,7 @@ from xgboost import XGBClassifier, XGBRegressor
 
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import Model
-from bivshap_lightning.game.trees import TreesRefused, check_trees, entrance_of, read_trees
+from bivshap_lightning.game.trees import UnsupportedTreesError, check_trees, read_trees, scoring_method
 from tests.tree_models import BINARY, BOOSTERS, CLASSES, ESTIMATORS, SCORE, X, fitted
 
 
@@ -94,7 +94,7 @@ def test_what_is_no_plain_margin_is_entered_as_before():
     steep = LGBMClassifier(n_estimators=3, sigmoid=2.0, verbosity=-1).fit(X, BINARY)
     raw = XGBClassifier(n_estimators=3, objective="binary:hinge").fit(X, BINARY)
     for model in (exponential, steep, raw, RandomForestClassifier(3).fit(X, BINARY)):
-        assert entrance_of(model) is None
+        assert scoring_method(model) is None
         assert Model(model).method == "predict_proba"
         np.testing.assert_allclose(Model(model)((torch.tensor(X),)), model.predict_proba(X))
 
@@ -109,11 +109,14 @@ def test_what_is_no_plain_margin_is_entered_as_before():
             "must start from a constant.*init=DecisionTreeRegressor",
         ),
         (HistGradientBoostingClassifier(max_iter=2, categorical_features=[6]), "numerical features only.*categories"),
-        (HistGradientBoostingRegressor(max_iter=2, loss="poisson"), "must add up its trees.*loss='poisson'"),
+        (HistGradientBoostingRegressor(max_iter=2, loss="poisson"), "must be a sum of trees.*loss='poisson'"),
         (LGBMClassifier(n_estimators=2, sigmoid=2.0, verbosity=-1), "objective binary sigmoid:2"),
         (LGBMRegressor(n_estimators=2, objective="poisson", verbosity=-1), "objective poisson"),
         (LGBMRegressor(n_estimators=2, reg_sqrt=True, verbosity=-1), "objective regression sqrt"),
-        (LGBMRegressor(n_estimators=2, zero_as_missing=True, verbosity=-1), "tell zero from missing.*zero_as_missing"),
+        (
+            LGBMRegressor(n_estimators=2, zero_as_missing=True, verbosity=-1),
+            "distinguish zero from missing.*zero_as_missing",
+        ),
         (LGBMRegressor(n_estimators=2, linear_tree=True, verbosity=-1), "constant leaves.*linear_tree"),
         (XGBRegressor(n_estimators=2, objective="count:poisson"), "objective count:poisson"),
         (XGBRegressor(n_estimators=2, missing=0.0), "missing=nan.*missing=0.0"),
@@ -133,14 +136,14 @@ def test_what_cannot_be_read_is_refused_with_a_reason(model, reason):
     classes = getattr(model, "multi_strategy", None) == "multi_output_tree"
     is_regressor = type(model).__name__.endswith("Regressor")
     y = CLASSES if classes else np.exp(SCORE / 4) if is_regressor else BINARY
-    with pytest.raises(TreesRefused, match=reason):
+    with pytest.raises(UnsupportedTreesError, match=reason):
         read_trees(model.fit(X, y))
 
 
 def test_a_layout_of_another_version_is_refused():
     model = copy(fitted("histogram, value")[0])
     del model._predictors
-    with pytest.raises(TreesRefused, match=r"layout known here, got a HistGradientBoostingRegressor .*_predictors"):
+    with pytest.raises(UnsupportedTreesError, match=r"known layout, got a HistGradientBoostingRegressor .*_predictors"):
         read_trees(model)
 
 
@@ -152,7 +155,9 @@ def test_a_model_that_was_not_fitted_says_so_itself():
 
 def test_forests_of_several_things():
     both = np.stack([BINARY, CLASSES], axis=1)
-    with pytest.raises(TreesRefused, match="must predict one thing to be read, got a RandomForestClassifier of 2"):
+    with pytest.raises(
+        UnsupportedTreesError, match="must predict one target to be converted, got a RandomForestClassifier of 2"
+    ):
         read_trees(RandomForestClassifier(2).fit(X, both))
     model = DecisionTreeRegressor(max_depth=4).fit(X, np.stack([SCORE, -2 * SCORE], axis=1))
     np.testing.assert_allclose(read_trees(model)(torch.tensor(X)), model.predict(X))
@@ -162,9 +167,9 @@ def test_trees_that_say_something_else_are_refused():
     model, rows = fitted("forest, classes")[0], torch.tensor(X)
     trees, scores = read_trees(model), torch.tensor(model.predict_proba(X))
     check_trees(trees, rows, scores)
-    with pytest.raises(TreesRefused, match=r"got scores that differ by 0\.01 on a scale of 0\.84"):
+    with pytest.raises(UnsupportedTreesError, match=r"got scores that differ by 0\.01 on a scale of 0\.84"):
         check_trees(trees, rows, scores + 0.01)
-    with pytest.raises(TreesRefused, match="got 2 scores for 3 sums"):
+    with pytest.raises(UnsupportedTreesError, match="got 2 scores for 3 sums"):
         check_trees(trees, rows, scores[:, :2])
 
 

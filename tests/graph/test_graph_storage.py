@@ -73,13 +73,15 @@ def test_explanation_graph_round_trips_exactly(tmp_path, suffix, data):
 @SUFFIXES
 def test_mean_graphs_and_log_odds_round_trip_exactly(tmp_path, suffix):
     log_odds = example(weights=[[0, 2.0], [1.0, 0]], shapley=[1, -3], provenance=None)
-    graph = example(log_odds=log_odds, shapley_standard_error=[0.1, 0.3])
+    known = {"shapley_standard_error": [0.1, 0.3], "pairwise_standard_error": [[0, 0.1], [0.1, 0]]}
+    graph = example(log_odds=log_odds, **known)
     mean = ExplanationGraph.mean([graph, example(weights=[[0, -0.1], [0.5, 0]], log_odds=log_odds)])
     for saved in (graph, mean):
         saved.save(tmp_path / f"graph.{suffix}")
         loaded = ExplanationGraph.load(tmp_path / f"graph.{suffix}")
         assert_same(saved, loaded)
         assert loaded.scale == saved.scale
+        assert np.array_equal(loaded.pairwise_error, saved.pairwise_error)
         for name in ("log_odds", "absolute"):
             nested, other = getattr(saved, name), getattr(loaded, name)
             assert (nested is None) == (other is None)

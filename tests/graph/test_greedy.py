@@ -89,6 +89,15 @@ def test_the_pairwise_part_is_shrunk_by_its_noise(method, n_players, seed, noise
     assert graph.order(method).tolist() == expected
 
 
+def test_a_known_error_of_the_pairwise_part_replaces_its_bound():
+    exact, off = hand_worked("three copies and another"), ~np.eye(5, dtype=bool)
+    values = {"shapley": exact.shapley, "standard_error": 0.2 * off}
+    bounded = ExplanationGraph(exact.weights, **values)
+    known = ExplanationGraph(exact.weights, pairwise_standard_error=1e-3 * off, **values)
+    assert bounded.order("remove").tolist() == exact.order("shapley").tolist()
+    assert known.order("remove").tolist() == exact.order("remove").tolist() != bounded.order("remove").tolist()
+
+
 def test_pure_noise_gives_the_order_of_shapley_values():
     exact = random_graph_of_game(5, 3)
     error = 100.0 * ~np.eye(5, dtype=bool)

@@ -249,5 +249,7 @@ def test_results_are_cached_and_frozen():
     graph = hand_worked("or")
     assert graph.roles() is graph.roles()
     assert isinstance(graph.roles(), Roles)
+    assert tuple(graph.roles()) == graph.roles().roles
+    assert (graph.roles()[2], len(graph.roles())) == (IRRELEVANT, 3)
     with pytest.raises(AttributeError, match="cannot assign"):
         graph.roles().gamma = 1.0

@@ -107,6 +107,21 @@ def test_unknown_errors_of_shapley_values_are_twice_those_of_the_weights():
     np.testing.assert_allclose(graph.shapley_standard_error, [0.6, 0.4, 0.4])
 
 
+def test_a_given_error_of_the_pairwise_part_is_used():
+    errors, known = np.array([[0, 0.1], [0.1, 0]]), np.array([[0, 0.01], [0.01, 0]])
+    values = {"shapley": [1, 2], "standard_error": errors}
+    graph = ExplanationGraph([[0, 1], [2, 0]], pairwise_standard_error=known, **values)
+    np.testing.assert_array_equal(graph.pairwise_error, known)
+    assert (ExplanationGraph([[0, 1], [2, 0]], **values).pairwise_error >= known).all()
+    mean = ExplanationGraph.mean([graph, graph])
+    np.testing.assert_allclose(mean.pairwise_standard_error, known)
+    without = ExplanationGraph([[0, 1], [2, 0]], **values)
+    assert ExplanationGraph.mean([graph, without]).pairwise_standard_error is None
+    assert ExplanationGraph.mean([without, graph]).pairwise_standard_error is None
+    with pytest.raises(ValueError, match=r"`pairwise_standard_error` must have shape \(2, 2\)"):
+        ExplanationGraph([[0, 1], [2, 0]], pairwise_standard_error=[1, 2])
+
+
 def test_structure_needs_shapley_values():
     for name in ("potential", "pairwise", "relative_gamma"):
         with pytest.raises(ValueError, match="`shapley` must be given for this, got a graph without Shapley values"):

@@ -13,8 +13,8 @@ from bivshap_lightning.metrics import (
     InsertionAUC,
     MutualRedundancyMasking,
     PostHocAccuracy,
+    RoleShares,
 )
-from bivshap_lightning.metrics.roles import RoleShares
 
 METRICS = [PostHocAccuracy, InsertionAUC, DeletionAUC, MutualRedundancyMasking, DirectionalRedundancy, RoleShares]
 every_metric = pytest.mark.parametrize("cls", METRICS)

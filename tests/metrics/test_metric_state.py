@@ -19,8 +19,8 @@ from bivshap_lightning.metrics import (
     MetricResult,
     MutualRedundancyMasking,
     PostHocAccuracy,
+    RoleShares,
 )
-from bivshap_lightning.metrics.roles import RoleShares
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKERS = {

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from bivshap_lightning import BivariateShapley, ExplanationGraph, Game
 from bivshap_lightning.graph import ROLES
+from bivshap_lightning.metrics import RoleShares
 from bivshap_lightning.metrics.functional import role_shares
-from bivshap_lightning.metrics.roles import RoleShares
 
 OR_GRAPH = ExplanationGraph([[0, 0, 0], [0, 0, 0], [1 / 6, 1 / 6, 0]], shapley=[1 / 2, 1 / 2, 0])
 """OR(a, b); c has no effect."""

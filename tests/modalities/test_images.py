@@ -157,7 +157,7 @@ def test_records_say_what_replaced_a_part(eye, images):
 
 
 def test_bad_images_and_sizes_are_refused():
-    with pytest.raises(ValueError, match=r"`images` must be \(B, C, H, W\) or \(B, H, W, C\), got \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"`inputs` must be images \(B, C, H, W\) or \(B, H, W, C\), got \(2, 3\)"):
         Superpixels(4)(torch.zeros(2, 3))
     with pytest.raises(ValueError, match="`n_segments` must be at least 1, got 0"):
         Superpixels(0)

@@ -1,5 +1,7 @@
 """Tables through the front door: frames with names and categories, groups of columns, typical rows."""
 
+import queue
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -86,7 +88,7 @@ def test_numbers_only_frames_need_no_replacement():
 
 def test_a_module_gets_the_numbers_of_a_frame():
     table = pd.DataFrame({"x": [1.0, 2.0], "kind": pd.Categorical(["b", "a"])})
-    seen = []
+    seen = queue.SimpleQueue()  # unlike a list, not part of the model's state, which a game restores
 
     class Net(torch.nn.Module):
         def __init__(self):
@@ -94,12 +96,13 @@ def test_a_module_gets_the_numbers_of_a_frame():
             self.weight = torch.nn.Parameter(torch.ones(2))
 
         def forward(self, x):
-            seen.append(x.clone())
+            seen.put(x.clone())
             return x @ self.weight
 
     Game(Net(), table, baselines={"x": 0.0, "kind": "a"}, behavior="output")
-    assert seen[0].dtype == torch.float32
-    assert seen[0].tolist() == [[1.0, 1.0], [2.0, 0.0]]
+    first = seen.get()
+    assert first.dtype == torch.float32
+    assert first.tolist() == [[1.0, 1.0], [2.0, 0.0]]
 
 
 def test_types_survive_the_way_to_the_model(frame):
@@ -143,9 +146,9 @@ def test_an_unseen_category_is_refused(frame, pipeline):
 
 
 def test_a_category_needs_a_replacement(frame, pipeline):
-    with pytest.raises(ValueError, match=r"stands in for a category, got None .* \['job', 'city', 'member'\]"):
+    with pytest.raises(ValueError, match=r"with values for the categories, got None .* \['job', 'city', 'member'\]"):
         Game(pipeline, frame)
-    with pytest.raises(ValueError, match=r"must say what stands in for a category, got 0\.5"):
+    with pytest.raises(ValueError, match=r"must be a row with values for the categories, got 0\.5"):
         Game(pipeline, frame, baselines=0.5)
     with pytest.raises(ValueError, match=r"`baselines` must have all columns of the inputs, got none for \['member'\]"):
         Game(pipeline, frame, baselines=typical_row(frame).drop(columns="member"))

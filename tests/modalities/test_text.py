@@ -290,7 +290,7 @@ def test_a_text_longer_than_the_models_limit_is_refused():
 
 
 def test_an_unknown_token_is_refused(reader):
-    with pytest.raises(ValueError, match=r"must hold codes that the model knows, .* got codes from 4 to 10"):
+    with pytest.raises(ValueError, match=r"must hold codes within the range of the model, .* got codes from 4 to 10"):
         Game(reader, torch.tensor([[4, 10]]), baselines=PAD)
 
 
@@ -318,7 +318,7 @@ def test_bad_tokens_are_refused():
     tokenizers = pytest.importorskip("tokenizers")
     with pytest.raises(TypeError, match="`vocabulary` must be a tokenizer of transformers, got one of tokenizers"):
         Tokens(tokenizers.Tokenizer(tokenizers.models.BPE()))
-    with pytest.raises(ValueError, match=r"`ids` must be \(B, T\) integer tokens"):
+    with pytest.raises(ValueError, match=r"`inputs` must be \(B, T\) integer tokens"):
         Tokens()(torch.zeros(1, 3))
     with pytest.raises(ValueError, match="`attention_mask` must have the shape of the tokens"):
         Tokens(attention_mask=ATTENTION[:, :3])(TEXTS)

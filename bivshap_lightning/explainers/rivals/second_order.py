@@ -27,7 +27,7 @@ from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
 from bivshap_lightning.explainers.paper import draw_kernel_coalitions
 from bivshap_lightning.explainers.registry import register
-from bivshap_lightning.explainers.trees import explain_trees
+from bivshap_lightning.explainers.trees import add_leaves
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.coalitions import all_coalitions
 
@@ -291,7 +291,9 @@ class _FromLeaves:
         return 0
 
     def estimate(self, game: ReducedGame, n_coalitions: int, generator: torch.Generator) -> Estimate:
-        return explain_trees(game, InteractionSum(self.name, game.n_samples, game.n_players, game.device))
+        sums = InteractionSum(self.name, game.n_samples, game.n_players, game.device)
+        add_leaves(game, sums)
+        return sums.estimate()
 
 
 class InteractionSum:

@@ -1,7 +1,7 @@
-"""Who plays: the ids of players, and makers that find players in images, texts, tables and series.
+"""Players: groups of input elements, made by hand or from images, texts, tables and series.
 
-A maker is a function of an input that returns its feature mask, and that may know names for the players it made. It
-goes wherever a feature mask goes: ``attribute(images, feature_mask=Grid(4))``.
+A maker is a function of an input that returns its feature mask, and that may name the players. It can be passed
+wherever a feature mask can: ``attribute(images, feature_mask=Grid(4))``.
 """
 
 from bivshap_lightning.game.players.images import Grid, Superpixels

@@ -16,9 +16,9 @@ LIGHTNESS = 100
 
 
 def channel_dim(images: Tensor) -> int:
-    """Where the channels of a batch of images are: dimension 1 or the last one, 3.
+    """The dimension of the channels of a batch of images: 1, or 3 (the last).
 
-    Second unless only the last one has as many entries as pictures have channels.
+    It is 1 unless only the last dimension has a number of entries that is usual for channels.
 
     Example:
         >>> channel_dim(torch.zeros(8, 3, 28, 28)), channel_dim(torch.zeros(8, 28, 28, 3))
@@ -26,8 +26,8 @@ def channel_dim(images: Tensor) -> int:
     """
     if images.dim() != 4:
         raise ValueError(
-            f"`images` must be (B, C, H, W) or (B, H, W, C), got {tuple(images.shape)}. Give other inputs a "
-            "`feature_mask`."
+            f"`inputs` must be images (B, C, H, W) or (B, H, W, C), got {tuple(images.shape)}. For other inputs pass "
+            "integer ids as `feature_mask`, and numbers or rows as `baselines`."
         )
     return 3 if images.shape[3] in CHANNELS and images.shape[1] not in CHANNELS else 1
 
@@ -83,7 +83,7 @@ class Grid:
 class Superpixels:
     """Superpixels of images as players, by SLIC: neighbouring pixels of like colour appear and disappear together.
 
-    Each image has its own superpixels, and often fewer of them than were asked for. Needs scikit-image, which
+    Each image has its own superpixels, and often fewer of them than ``n_segments``. Needs scikit-image, which
     ``pip install "bivshap-lightning[image]"`` brings.
 
     Args:

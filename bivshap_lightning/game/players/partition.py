@@ -3,10 +3,10 @@
 A player is a group of input elements that share one id in an integer *feature mask*, Captum's convention: a
 mask has the shape of its input (or broadcasts to it), ids run from 0 without holes, and elements of several
 inputs that carry the same id form one player. An element with the id ``-1`` belongs to no player and is always
-left as it is (padding, special tokens, anything that is not up for explanation).
+left as it is (padding, special tokens, anything that is not explained).
 
-Masks may differ from sample to sample. Samples may then have different numbers of players; the batch is as wide
-as its richest sample, and the players a sample lacks can never change its value.
+Masks may differ from sample to sample. Samples may then have different numbers of players; the batch has as
+many players as the sample with the most, and players that a sample lacks never change its value.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ NO_PLAYER = -1
 
 @dataclass(frozen=True)
 class Players:
-    """Who plays: the player id of every input element.
+    """The player id of every input element.
 
     Attributes:
         ids: per input, the player of each element, int64 of shape (1 or B, elements). Elements that belong to no
             player carry the id ``n_players``.
         n_players: F, the largest number of players of any sample.
         counts: (B,) how many players each sample has.
-        is_identity: player k is element k of the only input, so that no look-up is needed.
+        is_identity: player k is element k of the only input, so that no indexing is needed.
         has_fixed: some elements belong to no player.
     """
 
@@ -41,7 +41,7 @@ class Players:
 
     @classmethod
     def from_mask(cls, inputs: Sequence[Tensor], feature_mask: Sequence[Tensor] | None = None) -> Players:
-        """Read the players off a feature mask; without one, every element is a player.
+        """The players of a feature mask; without one, every element is a player.
 
         Args:
             inputs: tensors of shape (B, ...).
@@ -68,6 +68,7 @@ class Players:
                 "inputs. Pass a tuple with one integer tensor for each input."
             )
         masks = [_flat_mask(m, x, k) for k, (m, x) in enumerate(zip(feature_mask, inputs, strict=True))]
+        _check_largest(masks)
         n_players = max((int(m.max()) if m.numel() else NO_PLAYER) for m in masks) + 1
         counts = _count_players(masks, n_players).expand(n_samples).clone()
         has_fixed = any(bool((m == NO_PLAYER).any()) for m in masks)
@@ -81,7 +82,7 @@ class Players:
         return torch.arange(self.n_players, device=self.counts.device) < self.counts[:, None]
 
     def widened(self, widths: Mapping[int, int]) -> Players:
-        """The same players of inputs whose elements have become several each, such as tokens their embeddings.
+        """The same players of inputs whose elements have become several each, such as embeddings of tokens.
 
         Args:
             widths: by position of an input, how many elements each of its elements became.
@@ -131,6 +132,17 @@ def _flat_mask(mask: Tensor, x: Tensor, position: int) -> Tensor:
     if mask.shape[0] > 1 and bool((mask == mask[:1]).all()):
         mask = mask[:1]
     return mask
+
+
+def _check_largest(masks: Sequence[Tensor]) -> None:
+    """Refuse an id that is too large for all smaller ones to occur, before memory is taken for so many players."""
+    n_elements = sum(m.shape[1] for m in masks)
+    largest = max((int(m.max()) for m in masks if m.numel()), default=NO_PLAYER)
+    if largest >= n_elements:
+        raise ValueError(
+            f"`feature_mask` must use every id from 0 to its largest, got id {largest} for only {n_elements} elements. "
+            "Renumber it, e.g. with `torch.unique(mask, return_inverse=True)[1]`."
+        )
 
 
 def _count_players(masks: Sequence[Tensor], n_players: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""From what the user said about players to feature masks and names."""
+"""Makes players and their names from the argument ``feature_mask``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Names = tuple[tuple[str, ...], ...]
 def make_players(
     inputs: Sequence[Tensor], feature_mask: Any = None, tables: Sequence[Table | None] = ()
 ) -> tuple[Players, Names | None]:
-    """Players and, where a maker knows them, their names.
+    """Players and, where a maker provides them, their names.
 
     Args:
         inputs: tensors of shape (B, ...).
         feature_mask: None (every element is a player), integer ids, a maker such as
             :class:`~bivshap_lightning.game.players.Grid`, any function of the input (of the tuple of inputs, if there
             are several) that returns ids, or a tuple with one of these per input. Players that a maker finds in a later
-            input follow those of earlier inputs; ids mean what they say, so that a player may span inputs.
+            input follow those of earlier inputs; integer ids are taken as they are, so that a player may span inputs.
         tables: per input, the data frame it came from, whose columns name the players.
 
     Returns:
@@ -62,7 +62,7 @@ def make_players(
 
 
 def automatic_mask(inputs: Sequence[Tensor], n_patches: int = 8) -> tuple[Any, ...]:
-    """Players where nobody says otherwise: columns of tables, patches of images, steps of sequences, tokens.
+    """Default players: columns of tables, patches of images, steps of sequences, tokens.
 
     Args:
         inputs: tensors (B, F) (one player per column or token), images (a grid of patches), (B, T, D) (one per step),
@@ -81,7 +81,7 @@ def automatic_mask(inputs: Sequence[Tensor], n_patches: int = 8) -> tuple[Any, .
 
 
 def _with_columns(maker: Any, table: Table | None) -> Any:
-    """The maker of a table's players, told the names of the columns."""
+    """The maker of a table's players, with the names of the columns."""
     if table is None or not (maker is None or (isinstance(maker, Columns) and maker.columns is None)):
         return maker
     return replace(maker or Columns(), columns=table.columns)
@@ -105,9 +105,11 @@ def _with_rows(mask: Tensor, x: Tensor) -> Tensor:
 def _one_after_another(masks: Sequence[Tensor], is_made: Sequence[bool], inputs: Sequence[Tensor]) -> list[Tensor]:
     """Number made players after those of earlier inputs, sample by sample."""
     taken = torch.zeros(1, dtype=torch.int64, device=inputs[0].device)
-    shifted = []
+    shifted: list[Tensor] = []
     for mask, made, x in zip(masks, is_made, inputs, strict=True):
         mask = mask.to(x.device)
+        if made and bool((taken > sum(y[0].numel() for y in inputs)).any()):
+            return [*shifted, *masks[len(shifted) :]]  # refused where masks are checked
         if made:
             offset = taken.view(-1, *[1] * (mask.dim() - 1))
             mask = torch.where(mask == NO_PLAYER, NO_PLAYER, mask + offset)

@@ -1,4 +1,4 @@
-"""Players of tables and series: columns by name, and stretches of steps."""
+"""Players of tables and series: columns by name, and segments of steps."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class Columns:
 
 @dataclass(frozen=True)
 class Segments:
-    """Stretches of a series as players: n of them, of equal length as far as possible, through all channels.
+    """Segments of a series as players: n of them, of equal length as far as possible, in all channels.
 
     Args:
         n: how many; at most one per step.
-        dim: where time runs: 1 for series (B, T) or (B, T, D), 2 for (B, D, T).
+        dim: the dimension of time: 1 for series (B, T) or (B, T, D), 2 for (B, D, T).
 
     Example:
         >>> Segments(2)(torch.zeros(1, 5, 3))[0, :, 0]
@@ -95,13 +95,15 @@ class Segments:
     def __call__(self, series: Tensor) -> Tensor:
         """The feature mask, with 1 for every dimension but that of time."""
         if series.dim() <= self.dim:
-            raise ValueError(f"`series` must have a dimension {self.dim} for time, got {tuple(series.shape)}.")
+            raise ValueError(
+                f"`inputs` must have a dimension {self.dim} for time, got {tuple(series.shape)}. Pass `dim`."
+            )
         steps = series.shape[self.dim]
         shape = [steps if dim == self.dim else 1 for dim in range(series.dim())]
         return (torch.arange(steps, device=series.device) * min(self.n, steps) // max(steps, 1)).view(shape)
 
     def names(self, series: Tensor) -> list[tuple[str, ...]]:
-        """First and last step of every stretch."""
+        """First and last step of every segment."""
         owners = self(series).flatten()
         ends = [owners.eq(k).nonzero().flatten()[[0, -1]].tolist() for k in range(int(owners.max()) + 1)]
         return [tuple(f"steps {first}-{last}" if last > first else f"step {first}" for first, last in ends)]

@@ -25,14 +25,14 @@ class Tokens:
     equals ``pad_id``; a token of that id in between is a word like any other.
 
     Args:
-        vocabulary: tells the words: a tokenizer of Hugging Face's kind (which also knows ``pad_id`` and
+        vocabulary: the words of ids: a tokenizer of Hugging Face's kind (which also has ``pad_id`` and
             ``special_ids``), a sequence or mapping from ids to words, or a function of an id. Without it players carry
             numbers.
         pad_id: the padding token.
         special_ids: tokens that are no player's wherever they stand. Those of a tokenizer are all its special tokens
             but padding and the unknown token, which stands for a word.
         whole_words: tokens that continue a word belong to it.
-        continues: whether a token continues the word before, asked with its text. By default by the marks of the
+        continues: a function of a token's text, whether it continues the word before. By default by the marks of the
             vocabulary: "##" of WordPiece, the word starts of byte-level BPE and SentencePiece.
         attention_mask: (B, T), zero where a token of these very texts is padding. The callback finds it in the batch.
 
@@ -56,7 +56,7 @@ class Tokens:
     def __post_init__(self) -> None:
         if self.whole_words and self.vocabulary is None:
             raise ValueError("`vocabulary` must be given to join tokens to words, got None. Pass the tokenizer.")
-        if hasattr(self.vocabulary, "id_to_token"):  # which knows nothing of special tokens
+        if hasattr(self.vocabulary, "id_to_token"):  # a class without special tokens
             raise TypeError(
                 "`vocabulary` must be a tokenizer of transformers, got one of tokenizers. Wrap it: "
                 "PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=...)."
@@ -66,8 +66,8 @@ class Tokens:
         """The feature mask (B, T) of integer tokens (B, T)."""
         if ids.dim() != 2 or ids.is_floating_point():
             raise ValueError(
-                f"`ids` must be (B, T) integer tokens, got {tuple(ids.shape)} of {ids.dtype}. Give other inputs a "
-                "`feature_mask`."
+                f"`inputs` must be (B, T) integer tokens for Tokens, got {tuple(ids.shape)} of {ids.dtype}. Pass "
+                "integer ids as `feature_mask` for other inputs."
             )
         attention = self.attention_mask
         is_player = self._is_text(ids) if attention is None else attention.to(ids.device).bool()
@@ -89,7 +89,7 @@ class Tokens:
         return None if self.vocabulary is None else [_distinct(words) for words in self.words(ids)]
 
     def words(self, ids: Tensor) -> list[list[str]]:
-        """The word of each player as it stands in its text."""
+        """The word of each player as it is in its text."""
         texts = []
         for tokens, players in zip(ids.tolist(), self(ids).tolist(), strict=True):
             parts: list[list[str]] = []
@@ -154,7 +154,7 @@ class Tokens:
             texts = vocabulary.values() if isinstance(vocabulary, Mapping) else vocabulary
         if not isinstance(texts, (Sequence, Collection)):
             return None
-        # By the commonest mark, because each is also a letter or a word that other vocabularies may hold.
+        # By the most frequent mark, because each is also a letter or a word that other vocabularies may hold.
         counts = {mark: sum(str(text).startswith(mark) for text in texts) for mark in (CONTINUES, *STARTS)}
         commonest = max(counts, key=lambda mark: counts[mark])
         return commonest if commonest in STARTS else None

@@ -1,4 +1,4 @@
-"""A tree ensemble as plain tensors: whatever library grew it, whatever is done with it."""
+"""A tree ensemble as tensors, independent of the library that trained it."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from torch import Tensor
 
 LEAF = -1
 NUMERICAL = -1
-# How far, relative to the largest number in play, a library's own sum may lie from ours: single precision.
+# The largest difference, relative to the largest number involved, between a library's sum and ours: single precision.
 TOLERANCE = 1e-5
 # Rows times trees that are evaluated together.
-WALKS_AT_ONCE = 2**22
+ROWS_TIMES_TREES = 2**22
 
 
-class TreesRefused(ValueError):  # noqa: N818 - it says what happened
-    """A model cannot be read as a sum of trees, or what is explained is not linear in their leaves."""
+class UnsupportedTreesError(ValueError):
+    """A model cannot be converted to a sum of trees, or the explained value is not linear in their leaves."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """One tree as its library tells it; node 0 is the root.
+    """One tree as its library stores it; node 0 is the root.
 
     Attributes:
-        feature: (N,) the column a node asks for, :data:`LEAF` at leaves.
+        feature: (N,) the column a node compares, :data:`LEAF` at leaves.
         threshold: (N,) a row goes left if its value is at most this.
         left: (N,) the left child.
         right: (N,) the right child.
         value: (N, K) what a leaf adds to the K outputs of the tree.
-        categories: for nodes that ask for a category: the codes that go left.
+        categories: for nodes that compare a category: the codes that go left.
     """
 
     feature: NDArray[np.int64]
@@ -49,7 +49,7 @@ class TreeEnsemble:
     """A sum of trees.
 
     Attributes:
-        feature: (N,) the column a node asks for, -1 at leaves; the nodes of all trees stand in one row.
+        feature: (N,) the column a node compares, -1 at leaves; the nodes of all trees are concatenated.
         threshold: (N,) float64, a row goes left if its value is at most this.
         children: (N, 2) the left and the right child.
         value: (N, K) float64, what a leaf adds to the K outputs of its tree.
@@ -57,8 +57,8 @@ class TreeEnsemble:
         outputs: (T, K) which of the C scores a tree adds to.
         offset: (C,) float64, the scores before any tree.
         precision: the dtype in which the library compares values with thresholds.
-        category: (N,) which set of categories a node asks for, -1 for a threshold.
-        category_sets: (sets, codes + 1) bool, whether a code goes left; the last one stands for all other values.
+        category: (N,) which set of categories a node compares, -1 for a threshold.
+        category_sets: (sets, codes + 1) bool, whether a code goes left; the last one is for all other values.
 
     Example:
         >>> stump = Tree(*map(np.array, ([0, -1, -1], [0.5, 0, 0], [1, 0, 0], [2, 0, 0], [[0.0], [-1], [1]])))
@@ -88,7 +88,7 @@ class TreeEnsemble:
         offset: Sequence[float] | NDArray[np.float64],
         precision: torch.dtype,
     ) -> TreeEnsemble:
-        """Put trees together.
+        """Concatenate trees.
 
         Args:
             trees: the trees.
@@ -130,7 +130,7 @@ class TreeEnsemble:
         return rows.to(self.precision).double()
 
     def goes_left(self, nodes: Tensor, values: Tensor) -> Tensor:
-        """Which way values of the nodes' features go, both of any one shape; values :meth:`as_compared`."""
+        """Whether values of the nodes' features go left, both of any one shape; values :meth:`as_compared`."""
         left = values <= self.threshold[nodes]
         if not len(self.category_sets):
             return left
@@ -140,7 +140,7 @@ class TreeEnsemble:
         return torch.where(which == NUMERICAL, left, self.category_sets[which.clamp(min=0), code])
 
     def leaf_values(self, leaves: Tensor, weights: Tensor) -> Tensor:
-        """A weighted sum of scores, as far as single leaves add to it.
+        """The contribution of single leaves to a weighted sum of scores.
 
         Args:
             leaves: (M,) nodes.
@@ -154,7 +154,7 @@ class TreeEnsemble:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Scores (N, C) of rows (N, features), in float64."""
-        parts = self.as_compared(rows).split(max(1, WALKS_AT_ONCE // self.n_trees))
+        parts = self.as_compared(rows).split(max(1, ROWS_TIMES_TREES // self.n_trees))
         return torch.cat([self._scores(part) for part in parts])
 
     def _scores(self, rows: Tensor) -> Tensor:
@@ -169,7 +169,7 @@ class TreeEnsemble:
 
 
 def check_trees(ensemble: TreeEnsemble, rows: Tensor, scores: Tensor) -> None:
-    """Refuse trees that do not say what their model says: a wrong explanation is worse than a slow one.
+    """Refuse trees whose sum differs from the scores of their model.
 
     Args:
         ensemble: the trees that were read.
@@ -177,17 +177,17 @@ def check_trees(ensemble: TreeEnsemble, rows: Tensor, scores: Tensor) -> None:
         scores: (N, C) of the model on these rows.
 
     Raises:
-        TreesRefused: some score differs by more than single precision explains.
+        UnsupportedTreesError: some score differs by more than single precision explains.
     """
     if len(ensemble.offset) != scores.shape[1]:
-        raise TreesRefused(
-            f"`model` must say what its trees add up to, got {scores.shape[1]} scores for {len(ensemble.offset)} sums."
+        raise UnsupportedTreesError(
+            f"`model` must equal the sum of its trees, got {scores.shape[1]} scores for {len(ensemble.offset)} sums."
         )
     scale = torch.stack([x.abs().max() for x in (scores.double(), ensemble.offset, ensemble.value)]).max()
     distance = (ensemble(rows) - scores).abs().max()
     if not bool(distance <= TOLERANCE * scale):
-        raise TreesRefused(
-            f"`model` must say what its trees add up to, got scores that differ by {float(distance):.2g} on a scale of "
+        raise UnsupportedTreesError(
+            f"`model` must equal the sum of its trees, got scores that differ by {float(distance):.2g} on a scale of "
             f"{float(scale):.2g}."
         )
 
@@ -197,12 +197,12 @@ def _joined(parts: Sequence[NDArray[np.generic]], dtype: torch.dtype) -> Tensor:
 
 
 def _category_sets(trees: Sequence[Tree], roots: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-    """The set that each node asks for, (N,), and what the sets hold, (sets, codes + 1)."""
+    """The set of categories of each node, (N,), and the members of the sets, (sets, codes + 1)."""
     category = torch.full((sum(len(tree.feature) for tree in trees),), NUMERICAL)
-    asked = [(root + node, codes) for t, root in zip(trees, roots, strict=True) for node, codes in t.categories.items()]
-    n_codes = 1 + max((code for _, codes in asked for code in codes), default=-1)
-    sets = torch.zeros(len(asked), n_codes + 1, dtype=torch.bool)
-    for index, (node, codes) in enumerate(asked):
+    nodes = [(root + node, codes) for t, root in zip(trees, roots, strict=True) for node, codes in t.categories.items()]
+    n_codes = 1 + max((code for _, codes in nodes for code in codes), default=-1)
+    sets = torch.zeros(len(nodes), n_codes + 1, dtype=torch.bool)
+    for index, (node, codes) in enumerate(nodes):
         category[node] = index
         sets[index, list(codes)] = True
     return category, sets

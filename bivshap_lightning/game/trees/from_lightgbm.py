@@ -1,4 +1,4 @@
-"""The trees of LightGBM."""
+"""Converts LightGBM models to :class:`~bivshap_lightning.game.trees.TreeEnsemble`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from bivshap_lightning.game.behavior import Link
-from bivshap_lightning.game.trees.ensemble import LEAF, Tree, TreeEnsemble, TreesRefused
+from bivshap_lightning.game.trees.ensemble import LEAF, Tree, TreeEnsemble, UnsupportedTreesError
 
 # Objectives whose predictions are the sum of the trees itself.
 _PLAIN = ("regression", "regression_l1", "huber", "fair", "quantile", "mape", "lambdarank", "rank_xendcg")
@@ -23,8 +23,8 @@ def link_of(dump: dict[str, Any]) -> Link | None:
     return "softmax" if objective.startswith("multiclass ") else None
 
 
-def entrance(model: Any) -> tuple[Callable[..., Any], Link] | None:
-    """A classifier's margins, as it turns them into probabilities, and how."""
+def margin_function(model: Any) -> tuple[Callable[..., Any], Link] | None:
+    """The function that returns a classifier's margins, and the link to its probabilities; None for other models."""
     booster = _booster(model)
     dump = booster.dump_model(num_iteration=1)
     link = link_of(dump)
@@ -32,7 +32,7 @@ def entrance(model: Any) -> tuple[Callable[..., Any], Link] | None:
         return None
     if not dump["average_output"]:
         return lambda x: model.predict(x, raw_score=True), link
-    # Asked for raw scores, a forest of LightGBM forgets to average.
+    # LightGBM does not average the raw scores of a random forest.
     n_rounds = _n_rounds(booster.dump_model())
     return lambda x: model.predict(x, raw_score=True) / n_rounds, link
 
@@ -42,7 +42,9 @@ def read(model: Any) -> TreeEnsemble:
     dump = _booster(model).dump_model()
     objective = str(dump.get("objective", "of your own"))
     if link_of(dump) is None and (objective.split(" ")[0] not in _PLAIN or "sqrt" in objective):
-        raise TreesRefused(f"`model` must add up its trees to be read, got a LightGBM model of objective {objective}.")
+        raise UnsupportedTreesError(
+            f"`model` must be a sum of trees to be converted, got a LightGBM model of objective {objective}."
+        )
     n_outputs, share = dump["num_tree_per_iteration"], 1 / _n_rounds(dump) if dump["average_output"] else 1.0
     trees = [_tree(info["tree_structure"]) for info in dump["tree_info"]]
     return TreeEnsemble.of(
@@ -54,7 +56,7 @@ def read(model: Any) -> TreeEnsemble:
 
 
 def categories(model: Any) -> list[list[Any]]:
-    """For each column of categories in the data frame that the model was trained with, those it gave codes to."""
+    """For each categorical column of the training data frame, the categories in the order of their codes."""
     return list(_booster(model).pandas_categorical or ())
 
 
@@ -67,10 +69,10 @@ def _n_rounds(dump: dict[str, Any]) -> int:
 
 
 def _tree(root: dict[str, Any]) -> Tree:
-    """One tree, from nested dictionaries to rows."""
+    """One tree, from nested dictionaries to arrays."""
     nodes, categories = [root], {}
     children: list[tuple[int, int]] = []
-    for index, node in enumerate(nodes):  # which grows while it is walked
+    for index, node in enumerate(nodes):  # the list grows during the loop
         if "split_feature" not in node:
             children.append((0, 0))
             continue
@@ -92,7 +94,11 @@ def _tree(root: dict[str, Any]) -> Tree:
 
 def _check(node: dict[str, Any]) -> None:
     if node["missing_type"] == "Zero":
-        raise TreesRefused("`model` must tell zero from missing to be read, got LightGBM trees with zero_as_missing.")
+        raise UnsupportedTreesError(
+            "`model` must distinguish zero from missing to be converted, got LightGBM trees with zero_as_missing."
+        )
     children = (node["left_child"], node["right_child"])
     if any("leaf_coeff" in child for child in children):
-        raise TreesRefused("`model` must have constant leaves to be read, got LightGBM trees with linear_tree.")
+        raise UnsupportedTreesError(
+            "`model` must have constant leaves to be converted, got LightGBM trees with linear_tree."
+        )

@@ -1,4 +1,4 @@
-"""The trees of scikit-learn."""
+"""Converts trees, forests and boosting of scikit-learn to :class:`~bivshap_lightning.game.trees.TreeEnsemble`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bivshap_lightning.game.trees.ensemble import LEAF, Tree, TreeEnsemble, TreesRefused
+from bivshap_lightning.game.trees.ensemble import LEAF, Tree, TreeEnsemble, UnsupportedTreesError
 
 
 def read_forest(model: Any) -> TreeEnsemble:
@@ -16,7 +16,9 @@ def read_forest(model: Any) -> TreeEnsemble:
     members = getattr(model, "estimators_", [model])
     is_classifier = hasattr(model, "classes_")
     if is_classifier and model.n_outputs_ > 1:
-        raise TreesRefused(f"`model` must predict one thing to be read, got a {_name(model)} of {model.n_outputs_}.")
+        raise UnsupportedTreesError(
+            f"`model` must predict one target to be converted, got a {_name(model)} of {model.n_outputs_}."
+        )
     trees = []
     for member in members:
         value = member.tree_.value[:, 0] if is_classifier else member.tree_.value[..., 0]
@@ -31,9 +33,9 @@ def read_forest(model: Any) -> TreeEnsemble:
 def read_boosting(model: Any) -> TreeEnsemble:
     """Gradient boosting: the margin of a classifier, the value of a regression."""
     if getattr(model, "classes_", None) is not None and model.loss != "log_loss":
-        raise TreesRefused(
-            f"`model` must have loss='log_loss' to be read as a sum of trees, got a {_name(model)} with "
-            f"loss={model.loss!r}, whose probabilities are no plain function of it."
+        raise UnsupportedTreesError(
+            f"`model` must have loss='log_loss' to be converted to a sum of trees, got a {_name(model)} with "
+            f"loss={model.loss!r}, whose probabilities are no logistic function of it."
         )
     members = [(output, tree.tree_) for row in model.estimators_ for output, tree in enumerate(row)]
     return TreeEnsemble.of(
@@ -53,7 +55,9 @@ def _start_of_boosting(model: Any) -> NDArray[np.float64]:
     if kind == "DummyRegressor":
         return np.asarray(model.init_.constant_, dtype=np.float64).reshape(1)
     if kind != "DummyClassifier" or model.init_.strategy != "prior":
-        raise TreesRefused(f"`model` must start from a constant to be read, got a {_name(model)} with init={kind}.")
+        raise UnsupportedTreesError(
+            f"`model` must start from a constant to be converted, got a {_name(model)} with init={kind}."
+        )
     tiny = np.finfo(np.float32).eps
     prior = np.clip(model.init_.class_prior_, tiny, 1 - tiny)
     start = np.log(prior[1:] / prior[:1]) if n_outputs == 1 else np.log(prior) - np.log(prior).mean()
@@ -63,9 +67,13 @@ def _start_of_boosting(model: Any) -> NDArray[np.float64]:
 def read_histogram_boosting(model: Any) -> TreeEnsemble:
     """Histogram-based gradient boosting: the margin of a classifier, the value of a regression."""
     if model.is_categorical_ is not None and np.any(model.is_categorical_):
-        raise TreesRefused(f"`model` must have numerical features only to be read, got a {_name(model)} of categories.")
+        raise UnsupportedTreesError(
+            f"`model` must have numerical features only to be converted, got a {_name(model)} of categories."
+        )
     if model.loss in ("gamma", "poisson"):
-        raise TreesRefused(f"`model` must add up its trees, got a {_name(model)} with loss={model.loss!r}, an exp.")
+        raise UnsupportedTreesError(
+            f"`model` must be a sum of trees, got a {_name(model)} with loss={model.loss!r}, an exponential."
+        )
     members = [(output, tree.nodes) for row in model._predictors for output, tree in enumerate(row)]
     return TreeEnsemble.of(
         [

@@ -1,4 +1,4 @@
-"""The trees of XGBoost."""
+"""Converts XGBoost models to :class:`~bivshap_lightning.game.trees.TreeEnsemble`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from bivshap_lightning.game.behavior import Link
-from bivshap_lightning.game.trees.ensemble import LEAF, Tree, TreeEnsemble, TreesRefused
+from bivshap_lightning.game.trees.ensemble import LEAF, Tree, TreeEnsemble, UnsupportedTreesError
 
 _LINKS: dict[str, Link] = {"binary:logistic": "sigmoid", "multi:softprob": "softmax", "multi:softmax": "softmax"}
 # Objectives whose predictions are the sum of the trees itself.
@@ -29,12 +29,18 @@ def read(model: Any) -> TreeEnsemble:
     learner = json.loads(booster.save_raw("json"))["learner"]
     objective, grown = learner["objective"]["name"], learner["gradient_booster"]
     if objective not in (*_LINKS, *_PLAIN):
-        raise TreesRefused(f"`model` must add up its trees to be read, got an XGBoost model of objective {objective}.")
+        raise UnsupportedTreesError(
+            f"`model` must be a sum of trees to be converted, got an XGBoost model of objective {objective}."
+        )
     missing = getattr(model, "missing", None)
     if missing is not None and not math.isnan(missing):
-        raise TreesRefused(f"`model` must have missing=nan to be read, got an XGBoost model with missing={missing}.")
+        raise UnsupportedTreesError(
+            f"`model` must have missing=nan to be converted, got an XGBoost model with missing={missing}."
+        )
     if grown["name"] not in ("gbtree", "dart"):
-        raise TreesRefused(f"`model` must consist of trees to be read, got an XGBoost booster {grown['name']!r}.")
+        raise UnsupportedTreesError(
+            f"`model` must consist of trees to be converted, got an XGBoost booster {grown['name']!r}."
+        )
     parameters = learner["learner_model_param"]
     n_outputs = max(1, int(parameters["num_class"]), int(parameters.get("num_target", 1)))
     forest = grown["gbtree"]["model"] if grown["name"] == "dart" else grown["model"]
@@ -52,30 +58,34 @@ def _trees_in_use(model: Any, forest: dict[str, Any], n_outputs: int) -> int:
     """All trees, or those up to the best iteration where training was stopped early."""
     n_trees = len(forest["trees"])
     best = getattr(model, "best_iteration", None) if hasattr(model, "get_booster") else None
-    if best is None:  # a bare booster predicts with all it has
+    if best is None:  # a booster predicts with all trees
         return n_trees
     return min(n_trees, (int(best) + 1) * n_outputs * int(forest["gbtree_model_param"]["num_parallel_tree"]))
 
 
 def _start(base_score: str, objective: str, n_outputs: int) -> NDArray[np.float64]:
-    """The margin before the first tree: one number, or one for each output, told as a prediction."""
-    told = np.atleast_1d(np.array(json.loads(base_score), dtype=np.float64))
+    """The margin before the first tree: one number, or one for each output, stored as a prediction."""
+    start = np.atleast_1d(np.array(json.loads(base_score), dtype=np.float64))
     if objective == "binary:logistic":
-        told = np.log(told) - np.log1p(-told)
-    return np.broadcast_to(told, (n_outputs,))
+        start = np.log(start) - np.log1p(-start)
+    return np.broadcast_to(start, (n_outputs,))
 
 
 def _tree(tree: dict[str, Any], weight: float) -> Tree:
     if int(tree["tree_param"]["size_leaf_vector"]) > 1:
-        raise TreesRefused("`model` must have one number per leaf to be read, got XGBoost's multi_output_tree.")
+        raise UnsupportedTreesError(
+            "`model` must have one number per leaf to be converted, got XGBoost's multi_output_tree."
+        )
     if any(tree["split_type"]):
-        raise TreesRefused("`model` must have numerical features only to be read, got XGBoost trees of categories.")
+        raise UnsupportedTreesError(
+            "`model` must have numerical features only to be converted, got XGBoost trees of categories."
+        )
     left, right = (np.array(tree[f"{side}_children"], dtype=np.int64) for side in ("left", "right"))
-    told = np.array(tree["split_conditions"], dtype=np.float32)
+    stored = np.array(tree["split_conditions"], dtype=np.float32)
     return Tree(
         np.where(left < 0, LEAF, np.array(tree["split_indices"], dtype=np.int64)),
-        np.nextafter(told, np.float32(-np.inf)).astype(np.float64),  # XGBoost asks for less, not for at most
+        np.nextafter(stored, np.float32(-np.inf)).astype(np.float64),  # XGBoost compares with <, not with <=
         left,
         right,
-        (weight * told.astype(np.float64))[:, None],
+        (weight * stored.astype(np.float64))[:, None],
     )

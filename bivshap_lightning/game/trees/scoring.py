@@ -1,4 +1,4 @@
-"""Which library a model comes from, by which door it is entered, and who reads its trees."""
+"""Recognises tree ensembles: which method returns their scores, and which converter reads their trees."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from bivshap_lightning.game.behavior import Link
 from bivshap_lightning.game.trees import from_lightgbm, from_sklearn, from_xgboost
-from bivshap_lightning.game.trees.ensemble import TreeEnsemble, TreesRefused
+from bivshap_lightning.game.trees.ensemble import TreeEnsemble, UnsupportedTreesError
 
 
 @dataclass(frozen=True)
-class Entrance:
-    """How a tree ensemble is asked.
+class ScoringMethod:
+    """The function that returns the scores of a tree ensemble.
 
     Attributes:
         call: from an array of rows to scores.
@@ -26,14 +26,14 @@ class Entrance:
     link: Link | None
 
 
-def entrance_of(model: Any) -> Entrance | None:
-    """The way into a model that adds up trees before it makes probabilities; None if it is entered like any other.
+def scoring_method(model: Any) -> ScoringMethod | None:
+    """How to call a model that adds up trees before it computes probabilities; None if it is called like any other.
 
     Example:
         >>> import numpy as np
         >>> from sklearn.ensemble import GradientBoostingClassifier
         >>> model = GradientBoostingClassifier(n_estimators=2).fit(np.eye(4), [0, 0, 1, 1])
-        >>> entrance_of(model).link
+        >>> scoring_method(model).link
         'sigmoid'
     """
     kinds = _kinds(model)
@@ -41,32 +41,32 @@ def entrance_of(model: Any) -> Entrance | None:
         if model.loss != "log_loss":
             return None
         n_classes = len(getattr(model, "classes_", ()))
-        return Entrance(model.decision_function, "margin", "softmax" if n_classes > 2 else "sigmoid")
+        return ScoringMethod(model.decision_function, "margin", "softmax" if n_classes > 2 else "sigmoid")
     if kinds & {"lightgbm.LGBMClassifier", "lightgbm.Booster"}:
-        door = from_lightgbm.entrance(model)
-        return None if door is None else Entrance(door[0], "margin", door[1])
+        margin = from_lightgbm.margin_function(model)
+        return None if margin is None else ScoringMethod(margin[0], "margin", margin[1])
     if "xgboost.XGBClassifier" in kinds:
         link = from_xgboost.link_of(model.get_booster())
-        return None if link is None else Entrance(lambda x: model.predict(x, output_margin=True), "margin", link)
+        return None if link is None else ScoringMethod(lambda x: model.predict(x, output_margin=True), "margin", link)
     if "xgboost.Booster" in kinds:
         link = from_xgboost.link_of(model)
-        if link is None:  # a booster wants its library's own matrices in `predict`
-            return Entrance(model.inplace_predict, "predict", None)
-        return Entrance(lambda x: model.inplace_predict(x, predict_type="margin"), "margin", link)
+        if link is None:  # `predict` of a booster takes only the matrices of its library
+            return ScoringMethod(model.inplace_predict, "predict", None)
+        return ScoringMethod(lambda x: model.inplace_predict(x, predict_type="margin"), "margin", link)
     return None
 
 
 def read_trees(model: Any, categories: Sequence[Sequence[Any]] = ()) -> TreeEnsemble:
-    """A model's trees, such that their sum is what the model says when it is entered as it should be.
+    """The trees of a model, whose sum is what :func:`scoring_method` returns.
 
     Args:
         model: a fitted DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting or HistGradientBoosting
             estimator of scikit-learn, an estimator or booster of LightGBM or XGBoost.
-        categories: for each column of categories in the rows, what its codes 0, 1, ... stand for.
+        categories: for each categorical column of the rows, the categories with the codes 0, 1, ...
 
     Raises:
-        TreesRefused: the model is something else, its trees are of a kind that is not a sum of leaves, or it gives
-            categories other codes.
+        UnsupportedTreesError: the model is something else, its trees are of a kind that is not a sum of leaves, or its
+            categories have other codes.
 
     Example:
         >>> import numpy as np, torch
@@ -83,12 +83,13 @@ def read_trees(model: Any, categories: Sequence[Sequence[Any]] = ()) -> TreeEnse
             try:
                 return read(model)
             except (AttributeError, KeyError) as error:
-                raise TreesRefused(
-                    f"`model` must keep its trees in a layout known here, got a {type(model).__name__} of another "
+                raise UnsupportedTreesError(
+                    f"`model` must store its trees in a known layout, got a {type(model).__name__} of another "
                     f"version of its library ({type(error).__name__}: {error})."
                 ) from error
-    raise TreesRefused(
-        f"`model` must be a tree ensemble of scikit-learn, LightGBM or XGBoost to be read, got {type(model).__name__}."
+    raise UnsupportedTreesError(
+        "`model` must be a tree ensemble of scikit-learn, LightGBM or XGBoost to be converted, got "
+        f"{type(model).__name__}."
     )
 
 
@@ -102,14 +103,14 @@ _READERS: tuple[tuple[set[str], Callable[[Any], TreeEnsemble]], ...] = (
 
 
 def _check_codes(model: Any, kinds: set[str], categories: Sequence[Sequence[Any]]) -> None:
-    """Refuse codes that are not the numbers which the model compares: it would be led another way."""
+    """Refuse codes of categories that differ from those of the model."""
     if kinds & {"lightgbm.LGBMModel", "lightgbm.Booster"}:
         expected = from_lightgbm.categories(model)
     else:
         expected = [list(range(len(known))) for known in categories]
     if categories and [list(known) for known in categories] != expected:
-        raise TreesRefused(
-            "`inputs` must have the categories the model was trained with, in the same order, to be sent down trees, "
+        raise UnsupportedTreesError(
+            "`inputs` must have the categories the model was trained with, in the same order, for a tree ensemble, "
             f"got {[list(known)[:5] for known in categories]} instead of {[known[:5] for known in expected]}."
         )
 

@@ -197,14 +197,20 @@ def _message(canvas: Canvas, values: AxisValues, texts: Sequence[str], pairs: Se
     i, j, term = pairs[0]
     what = "stand in for" if term < 0 else "need"
     more = " more than before" if values.is_change else ""
-    start = "" if values.is_change else "strongest pair: "
+    one, other = texts[i], texts[j]
     width = WIDTH - 2 * MARGIN
-    if canvas.width_of(f"{start}{texts[i]} and {texts[j]} {what} each other{more}", size=_LABEL_SIZE) > width:
-        start = ""
-    around = canvas.width_of(f"{start} and  {what} each other{more}", size=_LABEL_SIZE)
-    room = (width - around) / 2 - 4
-    one, other = (canvas.fit(texts[k], room, size=_LABEL_SIZE) for k in (i, j))
-    return f"{start}{one} and {other} {what} each other{more}"
+    for start in ("strongest pair: ", "")[values.is_change :]:
+        message = f"{start}{one} and {other} {what} each other{more}"
+        if canvas.width_of(message, size=_LABEL_SIZE) <= width:
+            return message
+    room = width - canvas.width_of(f"- and - {what} each other{more}", size=_LABEL_SIZE)
+    widths = [canvas.width_of(name, size=_LABEL_SIZE) for name in (one, other)]
+    # What a short name leaves over is for the other one.
+    one, other = (
+        canvas.fit(name, max(room / 2, room - rest), size=_LABEL_SIZE)
+        for name, rest in zip((one, other), reversed(widths), strict=True)
+    )
+    return f"{one} and {other} {what} each other{more}"
 
 
 def _notes(values: AxisValues, pairs: Sequence[Pair]) -> str:

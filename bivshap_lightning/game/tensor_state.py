@@ -1,0 +1,158 @@
+"""Copies of tensors and arrays, to be put back in place if a forward pass changes them."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+# Attributes that are neither parameters nor buffers, such as a data set, are copied up to this size. Larger ones are
+# only watched for changes.
+LARGEST_COPY = 2**26
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class TensorCopy:
+    """A tensor with its data, flags and gradient as they were when this was made.
+
+    The gradient is detached until :meth:`restore`, so that a backward pass within ``forward`` cannot add to it.
+
+    Args:
+        tensor: the tensor.
+        is_copied: copy the data, so that it can be put back. Otherwise it is only watched for changes.
+
+    Attributes:
+        is_lost: the data were changed and had not been copied.
+
+    Example:
+        >>> weight = nn.Parameter(torch.ones(2))
+        >>> copy = TensorCopy(weight)
+        >>> weight.data.mul_(2)
+        tensor([2., 2.])
+        >>> copy.restore(), weight.tolist()
+        (True, [1.0, 1.0])
+    """
+
+    __slots__ = ("_alias", "_copy", "_grad_fn", "_requires_grad", "_version", "grad", "is_lost", "tensor")
+
+    def __init__(self, tensor: Tensor, *, is_copied: bool = True) -> None:
+        self.tensor, self.is_lost = tensor, False
+        self._grad_fn, self._requires_grad = tensor.grad_fn, tensor.requires_grad
+        self._version = _version(tensor)
+        self.grad = tensor.grad if tensor.is_leaf else None
+        self._alias: Tensor | None = None
+        self._copy: Tensor | None = None
+        if _has_data(tensor):
+            # A detached tensor shares its memory, except for the index of a sparse one.
+            self._alias = tensor.detach() if tensor.layout == torch.strided else tensor
+            if is_copied:
+                self._copy = _copy(self._alias.detach())
+        if self.grad is not None:
+            tensor.grad = None
+
+    def restore(self) -> bool:
+        """Put the tensor back; returns whether its data had been changed."""
+        tensor, is_changed = self.tensor, False
+        if tensor.grad_fn is not self._grad_fn:  # of an operation in place, e.g. while gradients are followed
+            if self._grad_fn is None:
+                tensor.detach_()
+            else:
+                self.is_lost = True
+        if tensor.is_leaf:
+            if tensor.requires_grad != self._requires_grad:
+                tensor.requires_grad_(self._requires_grad)
+            if tensor.grad is not self.grad:
+                tensor.grad = self.grad
+        if self._alias is not None:
+            if not _is_same_memory(tensor, self._alias):
+                tensor.data, is_changed = self._alias, True
+            if self._copy is None:
+                self.is_lost |= _version(tensor) != self._version
+            elif not _is_equal(self._alias, self._copy):
+                is_changed = True
+                with torch.inference_mode(self._alias.is_inference()), torch.no_grad():
+                    self._alias.copy_(self._copy)
+        return is_changed
+
+
+class ArrayCopy:
+    """A NumPy array with its data as they were when this was made.
+
+    Args:
+        array: the array.
+
+    Example:
+        >>> import numpy as np
+        >>> array = np.zeros(2)
+        >>> copy = ArrayCopy(array)
+        >>> array += 1
+        >>> copy.restore(), array.tolist()
+        (True, [0.0, 0.0])
+    """
+
+    __slots__ = ("_checksum", "_copy", "array")
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self._copy = array.copy() if array.nbytes <= LARGEST_COPY else None
+        self._checksum = None if self._copy is not None else _checksum(array)
+
+    def restore(self) -> bool:
+        """Put the array back; returns whether it is as it was: a large array that was changed is not."""
+        if self._copy is None:
+            return _checksum(self.array) == self._checksum
+        if self.array.flags.writeable:
+            self.array[...] = self._copy
+        return True
+
+
+def is_too_large(tensor: Tensor) -> bool:
+    """Whether a tensor is larger than what is copied of attributes that are neither parameters nor buffers."""
+    return tensor.layout == torch.strided and tensor.nbytes > LARGEST_COPY
+
+
+def _checksum(array: Any) -> int:
+    return zlib.crc32(array) if array.flags.c_contiguous and not array.dtype.hasobject else 0
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _has_data(tensor: Tensor) -> bool:
+    """Whether a tensor has memory that can be copied: not so sharded, fake and freed ones."""
+    if type(tensor) not in (Tensor, nn.Parameter) or tensor.is_meta or tensor.is_nested:
+        return False
+    if tensor.layout != torch.strided:
+        return True
+    return tensor.numel() == 0 or tensor.untyped_storage().nbytes() > 0
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    """A copy on the same device or, where memory does not suffice, on the CPU."""
+    try:
+        return tensor.clone()
+    except torch.OutOfMemoryError:
+        return tensor.cpu()
+
+
+def _is_same_memory(a: Tensor, b: Tensor) -> bool:
+    if a.layout != torch.strided:
+        return True
+    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
+
+
+def _is_equal(a: Tensor, b: Tensor) -> bool:
+    """Bit by bit, so that NaN equals itself and zero differs from negative zero."""
+    if a.layout != torch.strided:
+        return torch.equal(a.detach().to_dense(), b.to_dense().to(a.device))
+    if a.is_quantized:
+        a, b = a.int_repr(), b.int_repr()
+    if a.is_complex():
+        a, b = torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj())
+    if a.is_floating_point() and a.element_size() in _BITS:
+        a, b = a.view(_BITS[a.element_size()]), b.view(_BITS[b.element_size()])
+    return torch.equal(a, b.to(a.device))
