@@ -73,9 +73,7 @@ def tensorboard(*arguments: str) -> Iterator[str]:
     command = [sys.executable, "-m", "tests.views.explorer.server", *arguments, "--host", "127.0.0.1",
                "--port", str(port), "--samples_per_plugin=bivshap=1000"]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    server = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         address = f"http://127.0.0.1:{port}"
         for _ in range(120):
@@ -278,7 +276,9 @@ def test_inside_tensorboard_the_address_and_the_dark_mode_are_tensorboards(examp
     with tensorboard("--logdir", str(examples)) as address:
         page = Page(browser, address)
         page.tab.goto(f"{address}/#bivshap", wait_until="load")
-        frame = page.tab.frame_locator("iframe[id*=bivshap], iframe[src*=bivshap], plugins-component iframe, iframe").first
+        frame = page.tab.frame_locator(
+            "iframe[id*=bivshap], iframe[src*=bivshap], plugins-component iframe, iframe"
+        ).first
         frame.locator("[data-count]").first.wait_for(timeout=60_000)
         frame.get_by_role("tab", name="Matrix").click()
         page.tab.wait_for_function("location.hash.includes('matrix')")
