@@ -14,7 +14,7 @@ from bivshap_lightning.audit.recording import ClassNames, make_record, mean_grap
 from bivshap_lightning.graph import ROLES, ExplanationGraph
 from bivshap_lightning.metrics.catalogue import REDUNDANCY, find_number, ranking_numbers
 from bivshap_lightning.metrics.catalogue import ROLES as ROLES_TAG
-from bivshap_lightning.views import Panels
+from bivshap_lightning.views import Panels, write_index
 
 AFFORDABLE_SHARE = 0.1
 """Of an epoch; for an audit that takes more, the log says what to lower."""
@@ -83,6 +83,8 @@ class Output:
                 self._draw(self._panels_of(destination), result, classes, settings.known_gamma, run)
         if self._write_record:
             self.record(result, settings, run, cost).save(path)
+            for writer in writers:
+                write_index(writer, path, run["step"], stage=run["stage"], epoch=run["epoch"])
 
     def state_dict(self) -> dict[str, Any]:
         """The layouts of all drawings, so that they stay the same when a run is resumed."""

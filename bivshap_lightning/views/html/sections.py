@@ -18,7 +18,16 @@ from bivshap_lightning.metrics.catalogue import REDUNDANCY, find_number, numbers
 from bivshap_lightning.views import draw_curves
 from bivshap_lightning.views.html.content import PageContent
 from bivshap_lightning.views.html.drawings import drawing
-from bivshap_lightning.views.html.markup import breakable, bullets, folded, picture, section, table, tag
+from bivshap_lightning.views.html.markup import (
+    breakable,
+    bullets,
+    folded,
+    folded_section,
+    picture,
+    section,
+    table,
+    tag,
+)
 from bivshap_lightning.views.html.words import count, listing, meaning, percent
 
 OPEN_CLASSES, MAX_SAMPLES, MAX_GROUPS, MAX_MEMBERS = 4, 4, 10, 12
@@ -72,8 +81,20 @@ def headline(content: PageContent) -> Markup:
     about = _when(content.record.run) if verdict is None else f"{found} · {_when(content.record.run)}"
     if content.previous is not None:
         about += f" · compared with {_when(content.previous.run)}"
-    parts = tag("p", kicker, class_="kicker"), tag("h1", line), tag("p", about, class_="soft")
+    parts = tag("p", kicker, class_="kicker"), tag("h1", line), _decisive(content), tag("p", about, class_="soft")
     return tag("header", tag("div", *parts, class_=f"verdict {kind}"))
+
+
+def _decisive(content: PageContent) -> Markup:
+    """The sentence to remember: why the gate failed, or what can go without a change."""
+    broken = [] if content.verdict is None else [o for o in content.verdict.results if o.status == "fail"]
+    if broken:
+        return tag("p", f"{broken[0].reason}.", class_="decisive")
+    removable, kept = (content.record.metrics.get(name) for name in TILES[:2])
+    if removable is None or kept is None:
+        return Markup()
+    sentence = f"{percent(removable.value)} of the features can go, and {percent(kept.value)} of the predictions stay."
+    return tag("p", sentence, class_="decisive")
 
 
 def verdict(content: PageContent, anchor: str, title: str) -> Markup:
@@ -136,7 +157,7 @@ def groups(content: PageContent, anchor: str, title: str) -> Markup:
         parts.append(table(what, head, rows, words=4))
     else:
         parts.append(tag("p", "No class has a mean graph, because its samples have different features."))
-    return section(anchor, title, *parts, *_groups_over_samples(content))
+    return folded_section(anchor, title, *parts, *_groups_over_samples(content))
 
 
 def _members(names: Sequence[str], sign: str = " = ") -> Markup:
@@ -214,13 +235,13 @@ def graphs(content: PageContent, anchor: str, title: str) -> Markup:
     if not drawn:
         parts.append(tag("p", "There is no mean graph to draw, because samples have different features. Graphs of "
                          "single samples stand below."))  # fmt: skip
-    return section(anchor, title, *parts)
+    return folded_section(anchor, title, *parts)
 
 
 def curves(content: PageContent, anchor: str, title: str) -> Markup:
     """How the ranking does beside those of other methods."""
     if not content.record.curves:
-        return section(anchor, title, tag("p", "The record holds no curves."))
+        return folded_section(anchor, title, tag("p", "The record holds no curves."))
     lines = {
         name: (list(c.masked_fraction), list(c.accuracy), list(c.standard_error))
         for name, c in content.record.curves.items()
@@ -240,7 +261,7 @@ def curves(content: PageContent, anchor: str, title: str) -> Markup:
     points = [(m, percent(x), percent(y), percent(e)) for m, c in lines.items() for x, y, e in zip(*c, strict=True)]
     # Few players make many equal points.
     steps = list(dict.fromkeys(points))
-    return section(
+    return folded_section(
         anchor,
         title,
         tag("p", "A good ranking names the features that carry the prediction: it stays when the others go, and falls "
@@ -280,7 +301,7 @@ def samples(content: PageContent, anchor: str, title: str) -> Markup:
     if len(rows) > 8:
         everything = table("All samples.", head, [_row(content, k) for k in range(len(rows))], words=3)
         parts.append(folded(f"All {count(len(rows), 'sample')}", everything))
-    return section(anchor, title, *parts)
+    return folded_section(anchor, title, *parts)
 
 
 def _row(content: PageContent, k: int) -> tuple[str, ...]:
@@ -311,7 +332,7 @@ def numbers(content: PageContent, anchor: str, title: str) -> Markup:
         "interval then comes from their number."
     )
     parts = [tag("p", note), table("All numbers of the record.", head, rows), _by_class(content)]
-    return section(anchor, title, *parts)
+    return folded_section(anchor, title, *parts)
 
 
 def _by_class(content: PageContent) -> Markup:
@@ -334,7 +355,7 @@ def made(content: PageContent, anchor: str, title: str) -> Markup:
         rows = list(_flat(encode(getattr(content.record, field))))
         facts = table(f"{name}, as recorded.", ("field", "value"), rows, words=2)
         parts += [tag("h3", name), tag("div", facts, class_="facts") if rows else tag("p", "Nothing was recorded.")]
-    return section(anchor, title, *parts)
+    return folded_section(anchor, title, *parts)
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
