@@ -160,10 +160,11 @@ class Audit:
         results = {key: self._add_up(key, parts) for key in self._metrics if key[1] not in skipped}
         numbers = numbers_of_results(results, self.settings.task)
         numbers["bivshap/estimate/standard_error"] = (float(np.mean([e for part in parts for e in part.errors])), 0.0)
+        curve_metric = next(metric for (metric, _), result in results.items() if "masked_fraction" in result)
         curves = {
             explainer: (array_of(result, "masked_fraction"), array_of(result, "curve"), array_of(result, "curve_se"))
             for (metric, explainer), result in results.items()
-            if metric == ranking_numbers(self.settings.task)[0].family
+            if metric == curve_metric
         }
         samples = with_scores([s for part in parts for s in part.samples], results, self.settings.task)
         return AuditResult(

@@ -190,8 +190,8 @@ def test_moving_gamma_shows_what_python_counts_and_does_not_freeze(sizes, browse
             page.tab.get_by_label("Gamma as a number").fill(repr(gamma))
             page.tab.get_by_label("Gamma as a number").press("Enter")
             h, roles = graph.redundancy(gamma), graph.roles(gamma)
-            page.tab.wait_for_function("n => document.querySelector(\"[data-count='redundant-pairs']\").dataset.value == n",
-                                       arg=h.n_redundant)  # fmt: skip
+            shown = "n => document.querySelector(\"[data-count='redundant-pairs']\").dataset.value == n"
+            page.tab.wait_for_function(shown, arg=h.n_redundant)
             assert page.count("groups") == len(h.groups)
             assert page.count("undecided-pairs") == h.n_undecided
             assert (page.count("sources"), page.count("sinks")) == (len(h.sources), len(h.sinks))
