@@ -11,14 +11,16 @@ from bivshap_lightning import __version__
 from bivshap_lightning.audit.record import AuditRecord, as_record
 from bivshap_lightning.gate import Verdict
 from bivshap_lightning.gate.measuring import demand_comparable
-from bivshap_lightning.views.html import sections
+from bivshap_lightning.views.html import answers, sections
 from bivshap_lightning.views.html.content import PageContent
 from bivshap_lightning.views.html.markup import STYLE, bullets, tag, text
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 SECTIONS = {
     "verdict": ("Verdict", sections.verdict),
-    "groups": ("Groups", sections.groups),
+    "pairs": ("Substitutes and partners", answers.pairs),
+    "roles": ("Roles", answers.roles),
+    "groups": ("Groups of H", sections.groups),
     "graphs": ("Graphs", sections.graphs),
     "curves": ("Against other methods", sections.curves),
     "samples": ("Hardest samples", sections.samples),
@@ -65,6 +67,7 @@ def render_page(
         sections.title(content),
         tag("a", "Skip to the verdict", class_="skip", href="#main"),
         sections.headline(content),
+        answers.notes(content),
         tag("nav", bullets(links), aria_label="Contents"),
         tag("main", *body, id="main", tabindex="-1"),
         tag("footer", tag("p", f"Written by bivshap report {__version__} from {Path(record.source).name}.",
