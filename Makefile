@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check lint format format-check types imports test test-fast test-all bench clean
+.PHONY: help install demo check lint format format-check types imports test test-fast test-all test-oldest bench clean
 
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,13 @@ test-all: $(INSTALLED)  ## Run all tests: also soaks, the full fault matrix and 
 test-fast: $(INSTALLED)  ## Run the tests, leaving out the slow ones and those that need a browser
 	$(PYTEST) -m "not slow and not browser and not exhaustive"
 
+# An environment of its own: the oldest versions that setup.cfg allows.
+test-oldest:  ## Run the fast tests on the oldest supported versions (constraints-oldest.txt), in .venv-oldest
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --disable-pip-version-check -c constraints-oldest.txt -e ".[dev]"
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist loadfile -W default \
+		-m "not slow and not browser and not exhaustive" tests
+
 bench: $(INSTALLED)  ## Run the benchmarks
 	@set -e; for script in benchmarks/*.py; do \
 		[ -e "$$script" ] || { echo "There are no benchmarks in benchmarks/." >&2; exit 1; }; \
@@ -61,5 +68,5 @@ bench: $(INSTALLED)  ## Run the benchmarks
 	done
 
 clean:  ## Remove the environment, caches and build products
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find bivshap_lightning tests $(wildcard examples benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -98,18 +98,18 @@ def many_players(quick: bool) -> None:
     print("\nThe same at the paper's budget 2 (2 F + 2048)")
     cases = [(54, 216, 3), (196, 784, 3)] + ([] if quick else [(1077, 3000, 3)])
     for n, n_terms, n_games in cases:
-        for kind in ("unanimity", "random trees"):
+        for kind in ("unanimity", "trees of depth 3", "trees of depth 5"):
             lines: dict[str, list[float]] = {e.name: [] for e in ESTIMATORS}
             covers: dict[str, list[float]] = {e.name: [] for e in ESTIMATORS}
             for seed in range(2, 2 + (1 if quick else n_games)):
-                game = Unanimity(n, n_terms, seed) if kind == "unanimity" else RandomTrees(n, seed)
+                game = Unanimity(n, n_terms, seed) if kind == "unanimity" else RandomTrees(n, seed, depth=int(kind[-1]))
                 paper = relative_error(paper_kernel(game, n, default_coalitions(n) - 2, seed), game.e2)
                 for estimator in ESTIMATORS:
                     found = run(estimator, reduced(game, n), default_coalitions(n), seed)
                     lines[estimator.name].append(relative_error(found.bivariate[0], game.e2) / paper)
                     covers[estimator.name].append(coverage(found, game.e2))
             parts = [f"{k} {np.mean(v):.3f} (covered {np.mean(covers[k]):.2f})" for k, v in lines.items()]
-            print(f"  {n:>5} {kind:<13} " + "   ".join(parts), flush=True)
+            print(f"  {n:>5} {kind:<16} " + "   ".join(parts), flush=True)
 
 
 def redundancy(quick: bool) -> None:

@@ -4,6 +4,7 @@ Run with `make bench` or `python -m benchmarks.bench_engine`. Times are the best
 as ratios within one run.
 """
 
+import resource
 import time
 import warnings
 from collections.abc import Callable
@@ -132,6 +133,7 @@ def overhead() -> None:
     cases = {
         "3x50 network, 54 players, batch of 32": (mlp(54, 50, 3), torch.randn(32, 54), None),
         "small CNN, 49 players, batch of 4": (cnn(), torch.rand(4, 1, 28, 28), grid[None, None]),
+        "4x200 network, 1,077 players, batch of 4": (mlp(1077, 200, 4), torch.randn(4, 1077), None),
     }
     for name, (model, inputs, mask) in cases.items():
         for method in ("kernel", "sampling"):
@@ -142,15 +144,30 @@ def overhead() -> None:
             pairs = [
                 (best_of(1, partial(forward_only, model, rows, size)),
                  best_of(1, partial(explainer.attribute, inputs, feature_mask=mask)))
-                for _ in range(7)  # alternating, so that both see the same machine
+                for _ in range(7 if inputs[0].numel() < 1000 else 3)  # alternating, so that both see the same machine
             ]  # fmt: skip
             forward, total = (min(column) for column in zip(*pairs, strict=True))
             print(f"  {name + ', ' + method:<50} {total:7.3f} s / {forward:7.3f} s = {total / forward:5.2f}")
 
 
+def memory() -> None:
+    """Peak of resident memory while 1,077 players are explained, above that of the bare forward passes before."""
+    model, inputs = mlp(1077, 200, 4), torch.randn(4, 1077)
+    for method in ("kernel", "sampling"):
+        forward_only(model, torch.rand(6404, 1077), 4096)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        BivariateShapley(model, method).attribute(inputs)
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(
+            f"  {method + ', 1,077 players, batch of 4':<50} {(after - before) / 1024:7.0f} MB above the forward passes"
+        )
+
+
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    print("\nPeak memory")
+    memory()  # first, because a process never gives back its peak
     accuracy()
     speed()
     overhead()

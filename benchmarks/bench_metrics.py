@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import queue
 import time
 from collections.abc import Callable, Sequence
 
@@ -44,11 +45,12 @@ class RecordingModel(nn.Module):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.model, self.rows, self.is_recording = model, [], False
+        self.model, self.is_recording = model, False
+        self.rows: queue.SimpleQueue[Tensor] = queue.SimpleQueue()  # a list would be restored by the game
 
     def forward(self, x: Tensor) -> Tensor:
         if self.is_recording:
-            self.rows.append(x.clone())
+            self.rows.put(x.clone())
         return self.model(x)
 
 
@@ -98,10 +100,10 @@ def measure(
     metrics: Sequence[Metric], game: RecordingGame, model: RecordingModel, graphs: list[ExplanationGraph], repeats: int
 ) -> tuple[int, np.ndarray]:
     """Rows of one update of all the metrics, and processor seconds (repeats, columns)."""
-    game.calls, model.rows, model.is_recording = [], [], True
+    game.calls, model.is_recording = [], True
     update(metrics, game, graphs)
     model.is_recording = False
-    rows, calls = model.rows, list(game.calls)
+    rows, calls = [model.rows.get() for _ in range(model.rows.qsize())], list(game.calls)
 
     def bare() -> None:
         with torch.inference_mode():

@@ -127,6 +127,10 @@ class Audit:
         for metric in self._metrics.values():
             metric.reset()
         game = self.game(forward, chunk.batch, chunk.places)
+        with game.evaluation():
+            return self._explain_and_judge(game, chunk, deadline)
+
+    def _explain_and_judge(self, game: Game, chunk: SampleChunk, deadline: float) -> ChunkResult:
         explanation = self._explain(game, deadline)
         names = [self._names_of(game, b) for b in range(len(explanation))]
         graphs = [explanation.graph(b, n) for b, n in enumerate(names)]

@@ -19,11 +19,12 @@ import numpy as np
 
 from bivshap_lightning.audit.audit import ChunkResult, ExplainedSample
 from bivshap_lightning.audit.selection import SampleChunk
-from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.conversion import explanation_from_fields, explanation_to_fields
 from bivshap_lightning.graph.storage import read_record, write_record
 
 KIND = "bivshap_lightning.AuditChunk"
-_GRAPH_ARRAYS = ("weights", "shapley", "standard_error", "shapley_standard_error")
+GRAPH = "graph:"
+"""Marks the fields of a sample's graph."""
 
 
 class StorageError(Exception):
@@ -101,19 +102,17 @@ class ChunkStore:
 
 
 def _to_fields(part: ChunkResult) -> dict[str, Any]:
-    """A part as named arrays and JSON: what a field holds that is no array stays with the field, arrays go beside."""
+    """A result as named arrays and JSON: what a field holds that is no array stays with the field, arrays go beside."""
     fields = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
     fields["states"] = [list(key) for key in part.states]
     for number, state in enumerate(part.states.values()):
-        fields |= {f"states.{number}.{name}": values for name, values in state.items()}
+        fields |= {f"states/{number}/{name}": values for name, values in state.items()}
     fields["samples"] = []
     for number, sample in enumerate(part.samples):
-        values = {f.name: getattr(sample, f.name) for f in dataclasses.fields(sample)}
-        graph = values.pop("graph")
-        values |= {"names": list(graph.names), "provenance": dict(graph.provenance)}
-        values |= {name: getattr(graph, name) for name in _GRAPH_ARRAYS}
+        values = {f.name: getattr(sample, f.name) for f in dataclasses.fields(sample) if f.name != "graph"}
+        values |= {f"{GRAPH}{name}": value for name, value in explanation_to_fields(sample.graph).items()}
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-        fields |= {f"samples.{number}.{name}": value for name, value in arrays.items()}
+        fields |= {f"samples/{number}/{name}": value for name, value in arrays.items()}
         fields["samples"].append({name: value for name, value in values.items() if name not in arrays})
     return fields
 
@@ -121,14 +120,14 @@ def _to_fields(part: ChunkResult) -> dict[str, Any]:
 def _from_fields(fields: Mapping[str, Any]) -> ChunkResult:
     beside: dict[tuple[str, int], dict[str, Any]] = {}
     for path, value in fields.items():
-        if path.count(".") == 2:
-            field, number, name = path.split(".")
+        if path.count("/") == 2:
+            field, number, name = path.split("/")
             beside.setdefault((field, int(number)), {})[name] = value
     states = {(metric, explainer): beside["states", k] for k, (metric, explainer) in enumerate(fields["states"])}
     samples = []
     for k, plain in enumerate(fields["samples"]):
         values = plain | beside["samples", k]
-        graph = ExplanationGraph(**{name: values.pop(name) for name in (*_GRAPH_ARRAYS, "names", "provenance")})
-        samples.append(ExplainedSample(graph=graph, **values))
+        graph = {name.removeprefix(GRAPH): values.pop(name) for name in list(values) if name.startswith(GRAPH)}
+        samples.append(ExplainedSample(graph=explanation_from_fields(graph), **values))
     rest = {f.name: fields[f.name] for f in dataclasses.fields(ChunkResult)}
     return ChunkResult(**rest | {"states": states, "samples": samples})

@@ -12,9 +12,13 @@ from typing import Any
 from bivshap_lightning.audit.json_fields import OPTIONAL
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.substitution import PlayerPair, Substitution
+from bivshap_lightning.graph.threshold import CONFIDENCE, normal_quantile
 
 FIXED_GAMMA, RELATIVE_GAMMA = "fixed", "min(0.01, 0.15 / F) x mean |u(all) - u(none)|"
 """How gamma was found: the number was given, or it is relative to what there is to explain."""
+
+Z = normal_quantile(CONFIDENCE)
+"""Standard errors by which the own part of a pair must differ from zero to be listed."""
 
 MAX_PAIRS = 10
 """Substitutes, and as many partners, that a record keeps of each graph."""
@@ -61,6 +65,9 @@ class Configuration:
         """What must agree about gamma before two records may be compared: the number, or its rule if it is relative."""
         return self.gamma if self.gamma_rule == FIXED_GAMMA else self.gamma_rule
 
+
+ALL_CLASSES = "all"
+"""Stands for all samples where a class is named, so that no class may be called so."""
 
 COMPARED = ("players", "removal", "behavior", "link", "compared_gamma", "target")
 """Configuration that must agree before two records may be compared."""
@@ -151,7 +158,7 @@ class PairSummary:
 
 
 def strongest_pairs(parts: Substitution, n: int = MAX_PAIRS) -> dict[str, tuple[PairSummary, ...]]:
-    """The strongest substitutes and partners, by the names of the fields that hold them.
+    """The strongest substitutes and partners that noise does not explain, by the names of the fields that hold them.
 
     Args:
         parts: of one graph or over several.
@@ -162,8 +169,10 @@ def strongest_pairs(parts: Substitution, n: int = MAX_PAIRS) -> dict[str, tuple[
         >>> strongest_pairs(either.substitution_parts(), 1)["substitutes"][0].total
         1.0
     """
-    found = {"substitutes": parts.substitutes(n), "partners": parts.partners(n)}
-    return {name: tuple(map(PairSummary.of, pairs)) for name, pairs in found.items()}
+    n_pairs = len(parts.names) ** 2
+    found = {"substitutes": parts.substitutes(n_pairs), "partners": parts.partners(n_pairs)}
+    certain = {name: [p for p in pairs if abs(p.own) > Z * p.own_error] for name, pairs in found.items()}
+    return {name: tuple(map(PairSummary.of, pairs[:n])) for name, pairs in certain.items()}
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from bivshap_lightning.audit.record import (
     SampleSummary,
     software_versions,
 )
-from bivshap_lightning.audit.record_parts import strongest_pairs
+from bivshap_lightning.audit.record_parts import ALL_CLASSES, strongest_pairs
 from bivshap_lightning.graph import ROLES, ExplanationGraph
 from bivshap_lightning.graph.averaging import MAX_NAMES_OF_CLASS, mean_of_class
 from bivshap_lightning.graph.substitution import mean_substitution
@@ -56,6 +56,17 @@ class ClassNames:
 
     names: Sequence[str] | None = None
     task: str = "auto"
+
+    def __post_init__(self) -> None:
+        names = [] if self.names is None else list(map(str, self.names))
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"`class_names` must be distinct, got {twice!r} more than once. Number the repeated ones.")
+        if ALL_CLASSES in names:
+            raise ValueError(
+                f"`class_names` must not hold {ALL_CLASSES!r}, which gate rules use for all samples, got it at "
+                f"{names.index(ALL_CLASSES)}. Rename that class."
+            )
 
     def of(self, index: float | None) -> str:
         """The name of a class."""

@@ -1,6 +1,7 @@
 """Lightning callbacks: the only room that imports Lightning."""
 
-from bivshap_lightning.callbacks.bivshap import BivShapCallback, PanelOptions
+from bivshap_lightning.callbacks.bivshap import BivShapCallback
 from bivshap_lightning.callbacks.gate import RedundancyGate
+from bivshap_lightning.callbacks.output import PanelOptions
 
 __all__ = ["BivShapCallback", "PanelOptions", "RedundancyGate"]

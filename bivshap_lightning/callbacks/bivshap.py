@@ -6,7 +6,6 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -26,32 +25,13 @@ from bivshap_lightning.callbacks.lightning import (
     rank_zero_warn,
     tensorboard_writers,
 )
-from bivshap_lightning.callbacks.output import Output, advice_on, summary_line
+from bivshap_lightning.callbacks.output import Output, PanelOptions, advice_on, summary_line
 from bivshap_lightning.callbacks.runner import ELSEWHERE, AuditRunner
 from bivshap_lightning.callbacks.schedule import DEFAULT_MAX_SHARE, AuditSchedule
 from bivshap_lightning.explainers.registry import ExplainerLike
 from bivshap_lightning.game.behavior import BehaviorName
 
 DEFAULT_COMPARISON = ("kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation")
-
-
-@dataclass(frozen=True)
-class PanelOptions:
-    """How many pictures an audit draws.
-
-    Args:
-        n_samples: samples that get pictures, here and in the record, which also keeps one of each class; 0 for none.
-        n_classes: classes that get pictures and tables.
-        draw: False draws nothing; the record still keeps the pictures of its samples.
-
-    Example:
-        >>> BivShapCallback(panels=PanelOptions(n_samples=2, n_classes=3)).panels.n_classes
-        3
-    """
-
-    n_samples: int = 4
-    n_classes: int = 10
-    draw: bool = True
 
 
 class BivShapCallback(EitherCallback):
@@ -188,7 +168,7 @@ class BivShapCallback(EitherCallback):
         self.on_error, self.dataloader_idx = on_error, dataloader_idx
         self.panels = panels if isinstance(panels, PanelOptions) else PanelOptions(draw=panels)
         self.name = self._given_name = name
-        self.output = Output(class_names, self.panels.n_samples, self.panels.n_classes, self.panels.draw, write_record)
+        self.output = Output(class_names, self.panels, write_record=write_record)
         self.result: AuditResult | None = None
         self.history: list[dict[str, Any]] = []
         self._run: dict[str, Any] = {}
@@ -214,7 +194,7 @@ class BivShapCallback(EitherCallback):
         """Number callbacks of one name, so that they log under different tags and write into different folders."""
         alike = [c for c in trainer.callbacks if isinstance(c, BivShapCallback) and c._given_name == self._given_name]
         place = alike.index(self) if self in alike else 0
-        self.name = self._given_name if place == 0 else f"{self._given_name}_{place + 1}"
+        self.name = self.output.prefix = self._given_name if place == 0 else f"{self._given_name}_{place + 1}"
 
     def _make_runner(self, settings: AuditSettings, **arguments: Any) -> AuditRunner:
         return AuditRunner(settings, **arguments)

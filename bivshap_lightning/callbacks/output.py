@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +20,40 @@ AFFORDABLE_SHARE = 0.1
 """Of an epoch; for an audit that takes more, the log says what to lower."""
 
 
+@dataclass(frozen=True)
+class PanelOptions:
+    """How many pictures an audit draws.
+
+    Args:
+        n_samples: samples that get pictures, here and in the record, which also keeps one of each class; 0 for none.
+        n_classes: classes that get pictures and tables.
+        draw: False draws nothing; the record still keeps the pictures of its samples.
+
+    Example:
+        >>> PanelOptions(n_samples=2, n_classes=3).draw
+        True
+    """
+
+    n_samples: int = 4
+    n_classes: int = 10
+    draw: bool = True
+
+
 class Output:
     """Writes the results of audits, and keeps the layout of drawings from epoch to epoch.
 
     Args:
         class_names: a name per class, or None.
-        n_samples: samples that get a picture.
-        n_classes: classes that get pictures and tables.
-        write_panels: whether to draw at all.
+        panels: how many pictures are drawn.
         write_record: whether to write the record.
+
+    Attributes:
+        prefix: first part of the tags of panels.
     """
 
-    def __init__(
-        self, class_names: Sequence[str] | None, n_samples: int, n_classes: int, write_panels: bool, write_record: bool
-    ) -> None:
-        self._class_names, self._n_samples, self._n_classes = ClassNames(class_names), n_samples, n_classes
-        self._write_panels, self._write_record = write_panels, write_record
+    def __init__(self, class_names: Sequence[str] | None, panels: PanelOptions, *, write_record: bool) -> None:
+        self._class_names, self._options, self._write_record = ClassNames(class_names), panels, write_record
+        self.prefix = "bivshap"
         self._panels: dict[str, tuple[Any, Panels]] = {}
         self._layouts: dict[str, Any] = {}
 
@@ -54,12 +72,12 @@ class Output:
             result: what was found.
             settings: what was computed.
             run: stage, epoch, step and the like.
-            cost: seconds, forwards, share of the epoch.
+            cost: seconds, forwards, epochs.
             path: of the record.
             writers: TensorBoard writers; without any, pictures go to files beside the record.
         """
         self._class_names = replace(self._class_names, task=settings.task)
-        if self._write_panels:
+        if self._options.draw:
             classes = mean_graphs(result.samples, self._class_names)
             for destination in writers or [path.parent]:
                 self._draw(self._panels_of(destination), result, classes, settings.known_gamma, run)
@@ -81,7 +99,7 @@ class Output:
         known, panels = self._panels.get(key, (None, None))
         if panels is None or known is not destination:
             layouts = panels.state_dict() if panels is not None else self.state_dict()
-            panels = Panels(destination)
+            panels = Panels(destination, prefix=self.prefix)
             if layouts:
                 panels.load_state_dict(layouts)
             self._panels[key] = (destination, panels)
@@ -97,8 +115,9 @@ class Output:
     ) -> None:
         step, when = run["step"], f"epoch {run['epoch']}"
         known = {tag: find_number(tag) for tag in result.numbers}
-        panels.describe_scalars({tag: number.description for tag, number in known.items() if number is not None})
-        for name, graph in list(classes.items())[: self._n_classes]:
+        described = {tag: number.description for tag, number in known.items() if number is not None}
+        panels.describe_scalars({self.prefix + tag.removeprefix("bivshap"): text for tag, text in described.items()})
+        for name, graph in list(classes.items())[: self._options.n_classes]:
             n = graph.provenance.get("n_graphs", 1)
             members = [s for s in result.samples if self._class_names.of_sample(s) == name]
             example = members[0] if members else None
@@ -113,7 +132,7 @@ class Output:
                 image=None if example is None else example.image,
                 segments=None if example is None else example.segments,
             )
-        for sample in result.samples[: self._n_samples]:
+        for sample in result.samples[: self._options.n_samples]:
             said = self._class_names.of(sample.target)
             truth = "" if sample.label is None else f", labelled “{self._class_names.of(sample.label)}”"
             panels.write_sample(
@@ -135,7 +154,7 @@ class Output:
     ) -> AuditRecord:
         """The record of an audit, as :meth:`write` takes the arguments."""
         return make_record(
-            result, settings, run=run, cost=cost, class_names=self._class_names, n_pictures=self._n_samples
+            result, settings, run=run, cost=cost, class_names=self._class_names, n_pictures=self._options.n_samples
         )
 
 

@@ -21,7 +21,10 @@ from bivshap_lightning.explainers.bivariate import BivariateShapley
 from bivshap_lightning.explainers.estimator import Estimator, default_coalitions, default_evaluations
 from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.registry import Explainer, explainer_names, find_explainer, register
-from bivshap_lightning.explainers.rivals import second_order, shapiq  # noqa: F401
+from bivshap_lightning.explainers.rivals import (  # noqa: F401  (each registers its explainers)
+    second_order,
+    shapiq,
+)
 
 __all__ = [
     "Auto",

@@ -124,7 +124,8 @@ class BivariateShapley:
             game: the game; its own model and behavior count.
             n_evaluations: as for :meth:`attribute`.
         """
-        with global_rngs_kept([game.device]):  # a user's method may draw from the global generators
+        # A user's method may draw from the global generators.
+        with global_rngs_kept([game.device]), game.evaluation():
             return self.explainer.explain(game, n_evaluations, self.seed)
 
 

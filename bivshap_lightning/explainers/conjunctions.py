@@ -1,14 +1,14 @@
 """Bivariate Shapley values of sums of conjunctions, in closed form.
 
 A leaf of a decision tree over present and absent players is worth its value if all players of a set P are present and
-all of a set N absent, and nothing otherwise. With p = |P| and n = |N|, its values are known without any enumeration:
+all of a set N absent, and nothing otherwise. With p = |P| and n = |N|, its values are known without enumeration:
 
 * i in P: with ``a = v (p - 1)! n! / (p + n)!``, ``E2[i, j]`` is a for j in P, 0 for j in N, else ``a p / (p + n + 1)``;
 * i in N: with ``a = -v p! (n - 1)! / (p + n)!``, the same but for the last, which is ``a (p + 1) / (p + n + 1)``;
 * any other i: 0.
 
 The Shapley value of i is a. What i is worth when a player of neither set is present depends on i alone, so it is the
-null column, and only pairs of players that meet in a leaf differ from it.
+null column, and only pairs of players of the same leaf differ from it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bivshap_lightning.explainers.null_players import Estimate
 
 # Sums below this share of all that went into them are rounding: they are zero.
 ROUNDING = 1e-13
-# Pairs of players that are looked at together.
+# Pairs of players that are handled at once.
 PAIRS_AT_ONCE = 2**21
 
 

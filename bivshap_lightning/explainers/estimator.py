@@ -45,6 +45,10 @@ class Estimator(Protocol):
         """Estimate from at most ``n_coalitions`` values per sample, drawing from a generator on the game's device."""
 
 
+MAX_COALITIONS = 10_000_000
+"""Per sample: masks of more do not fit into memory, and nothing is gained by them."""
+
+
 def default_coalitions(n_players: int) -> int:
     """Coalitions per sample where none are given: the paper's number for its kernel method.
 
@@ -134,7 +138,25 @@ def _count_coalitions(estimator: Estimator, reduced: ReducedGame, n_evaluations:
             f"`n_evaluations` must be at least {least * n_rows}{per_row} for method={estimator.name!r} with "
             f"{reduced.n_players} non-null players, got {n_evaluations}. Raise it, or group players by `feature_mask`."
         )
+    if not estimator.is_exact:
+        check_not_too_many(n_evaluations // n_rows, estimator.name)
     return n_evaluations // n_rows
+
+
+def check_not_too_many(n_coalitions: int, method: str) -> None:
+    """Refuse more coalitions per sample than fit into memory, before they are drawn.
+
+    Example:
+        >>> check_not_too_many(10**12, "sampling")
+        Traceback (most recent call last):
+        ValueError: `n_evaluations` must be at most 10,000,000 coalitions per sample for method='sampling', got
+        1,000,000,000,000. Lower it; the error falls with the square root of the number only.
+    """
+    if n_coalitions > MAX_COALITIONS:
+        raise ValueError(
+            f"`n_evaluations` must be at most {MAX_COALITIONS:,} coalitions per sample for method={method!r}, got "
+            f"{n_coalitions:,}. Lower it; the error falls with the square root of the number only."
+        )
 
 
 def _in_order(parts: list[Tensor], groups: list[ReducedGame]) -> Tensor:

@@ -234,6 +234,8 @@ def _checked(name: str, value: Tensor | None, shape: tuple[int, ...], method: st
             f"`{name}` must have shape {shape}, one entry per sample and player of the game, got "
             f"{tuple(value.shape)} from {method!r}."
         )
+    if bool(value.sum().isfinite()):  # shows every NaN and infinity in a fraction of the time
+        return value
     is_finite = torch.isfinite(value)
     if not bool(is_finite.all()):
         raise ValueError(

@@ -22,13 +22,12 @@ so they hardly weigh in the fit.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from bivshap_lightning.explainers.design import Design, PairedValues, draw_design, evaluate_design
 from bivshap_lightning.explainers.exact import explain_exactly
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
 from bivshap_lightning.explainers.registry import register
@@ -37,8 +36,6 @@ from bivshap_lightning.explainers.registry import register
 BLOCK_ELEMENTS = 2**23
 # Pairs of coalitions whose spread gives the standard errors.
 ERROR_PAIRS = 512
-# With fewer drawn pairs per size than this, more of them go to small and large coalitions, which weigh most in E2.
-FEW_PAIRS_PER_SIZE = 8
 # Enumerated sizes are known exactly: the fit need not be good there, it only has to be determined.
 ENUMERATED_WEIGHT = 0.01
 # 3 / m at 95 % confidence, as a standard error.
@@ -47,6 +44,9 @@ UNSEEN = 3 / 1.96
 FEW_RESIDUALS = 3
 # Residuals that sum to less than this share of the range of values are rounding.
 ROUNDING = 1e-6
+# From so many players on, symmetric products are computed by blocks and the fit in single precision.
+MANY_PLAYERS = 256
+BLOCK_COLUMNS = 128
 # Leverages above this are treated as this one: a residual of nearly zero tells nothing about its error.
 LARGEST_LEVERAGE = 0.9
 
@@ -93,71 +93,6 @@ def explain_by_regression(game: ReducedGame, n_evaluations: int, generator: torc
 
 
 @dataclass(frozen=True)
-class Design:
-    """Pairs of a coalition and its complement, neither of them empty.
-
-    Attributes:
-        masks: bool (P, n), one member of each pair.
-        weight: (P,) the share of either member in the mean over its size.
-        n_enumerated: leading pairs that stand for themselves; the others are drawn.
-    """
-
-    masks: Tensor
-    weight: Tensor
-    n_enumerated: int
-
-    @property
-    def signs(self) -> Tensor:
-        """(P, n) float64: 1 for players of the coalition, -1 for those of its complement."""
-        return self.masks.double().mul_(2).sub_(1)
-
-    @property
-    def n_drawn(self) -> int:
-        """How many pairs are drawn at random."""
-        return len(self.masks) - self.n_enumerated
-
-    @property
-    def widening(self) -> float:
-        """Factor of variances that are estimated from few drawn pairs per size, which miss the tails of residuals."""
-        pairs_per_size = max(1, self.n_drawn) / (self.masks.shape[1] / 2)
-        return 1 + 8 / max(2, pairs_per_size) ** 2 if self.n_drawn else 1.0
-
-
-@dataclass(frozen=True)
-class PairedValues:
-    """Values, or residuals, of a design and of the empty and the full coalition, in float64.
-
-    Attributes:
-        empty: (B, 1).
-        full: (B, 1).
-        inside: (B, P) of the coalitions of the design.
-        outside: (B, P) of their complements.
-    """
-
-    empty: Tensor
-    full: Tensor
-    inside: Tensor
-    outside: Tensor
-
-    def __getitem__(self, part: slice) -> PairedValues:
-        return self.apply(lambda x: x[part])
-
-    def apply(self, change: Callable[[Tensor], Tensor]) -> PairedValues:
-        """The same function of all four fields."""
-        return PairedValues(change(self.empty), change(self.full), change(self.inside), change(self.outside))
-
-    @property
-    def odd(self) -> Tensor:
-        """(B, P) half the difference of each pair."""
-        return (self.inside - self.outside) / 2
-
-    @property
-    def even(self) -> Tensor:
-        """(B, P) half the sum of each pair."""
-        return (self.inside + self.outside) / 2
-
-
-@dataclass(frozen=True)
 class Fit:
     """A least squares fit ``c + sum_i (odd_i + even_i t) s_i`` with ``t = sum_i s_i``.
 
@@ -174,55 +109,11 @@ class Fit:
     factors: tuple[Tensor, Tensor]
 
 
-def draw_design(n_players: int, n_coalitions: int, generator: torch.Generator) -> Design:
-    """Enumerate the outermost sizes while that costs no more than their share, and sample the rest.
-
-    Example:
-        >>> design = draw_design(8, 70, torch.Generator().manual_seed(0))
-        >>> design.masks.shape, design.n_enumerated
-        (torch.Size([35, 8]), 8)
-    """
-    n, device = n_players, generator.device
-    players = torch.arange(n, device=device)
-    masks, weights, left = [], [], n_coalitions // 2
-    # A size goes with its complement's; the middle one is its own complement and has only half as many pairs.
-    sizes = list(range(1, n // 2 + 1))
-    while sizes and left // len(sizes) >= (n_pairs := math.comb(n, sizes[0]) // (2 if 2 * sizes[0] == n else 1)):
-        members = torch.combinations(players, r=sizes[0])
-        chosen = torch.zeros(len(members), n, dtype=torch.bool, device=device).scatter_(1, members, True)
-        masks.append(chosen[:n_pairs])  # in lexicographic order: of the middle size, those with the first player
-        weights.append(torch.full((n_pairs,), 1 / len(members), dtype=torch.float64, device=device))
-        left -= n_pairs
-        sizes.pop(0)
-    n_enumerated = n_coalitions // 2 - left
-    if sizes and left:
-        sizes_left = torch.tensor(sizes, device=device)
-        # A pair of size s weighs as 1 / (s (n - s)) in the variance of E2: the exponent is best for equal residuals.
-        exponent = -0.5 if left < FEW_PAIRS_PER_SIZE * len(sizes) else 0.0
-        density = (sizes_left * (n - sizes_left)).double() ** exponent
-        shares = torch.where(2 * sizes_left == n, density / 2, density)
-        # Systematic sampling: every size gets its share, rounded up or down.
-        start = torch.rand(1, generator=generator, device=device, dtype=torch.float64)
-        marks = (torch.arange(left, device=device) + start) / left * shares.sum()
-        place = torch.searchsorted(shares.cumsum(0), marks).clamp(max=len(sizes) - 1)
-        order = torch.rand(left, n, generator=generator, device=device).argsort(dim=1)
-        masks.append(torch.zeros_like(order, dtype=torch.bool).scatter_(1, order, players < sizes_left[place, None]))
-        weights.append(shares.sum() / (left * density[place]))
-    return Design(torch.cat(masks), torch.cat(weights), n_enumerated)
-
-
-def evaluate_design(game: ReducedGame, design: Design) -> PairedValues:
-    """Values of a design, of the empty coalition and of the full one."""
-    ends = torch.tensor([[False], [True]], device=game.device).expand(2, game.n_players)
-    values = game(torch.cat([ends, design.masks, ~design.masks]))
-    return PairedValues(*values.split([1, 1, len(design.masks), len(design.masks)], dim=1))
-
-
 def estimate_from_values(values: PairedValues, design: Design) -> Estimate:
     """E2, Shapley values and null column of a game whose values on a design are known."""
     fit = fit_pairs(values, design)
-    parts = zip(_fitted(fit), estimate_residuals(fit.residuals, design), strict=True)
-    bivariate, shapley, null_column = (a + b for a, b in parts)
+    parts = zip(estimate_residuals(fit.residuals, design), _fitted(fit), strict=True)
+    bivariate, shapley, null_column = (a.add_(b) for a, b in parts)
     errors = _errors(fit, design)
     unseen = _unseen(values, fit, design)
     for error in errors:
@@ -239,10 +130,15 @@ def fit_pairs(values: PairedValues, design: Design) -> Fit:
     size = (total + n) / 2
     weight = design.weight / (size * (n - size))
     weight[: design.n_enumerated] *= ENUMERATED_WEIGHT
-    odd, odd_factor = _solve(signs, weight, values.odd)
-    columns = torch.cat([torch.ones_like(total)[:, None], signs * (total / n)[:, None]], dim=1)
-    even, even_factor = _solve(columns, weight, values.even)
-    del columns
+    level, tilted = weight.sum().view(1, 1), weight * total / n
+    # Rounding in the normal matrices makes the fit slightly less than best; its residuals are still exact.
+    dtype = torch.float64 if n < MANY_PLAYERS else torch.float32
+    odd_normal, even_normal = _gram(torch.stack([weight, tilted * total / n]), signs, dtype)
+    border = (tilted @ signs)[None]
+    even_normal = torch.cat([torch.cat([level, border], dim=1), torch.cat([border.T, even_normal], dim=1)])
+    odd, odd_factor = _solve(odd_normal, (values.odd * weight) @ signs)
+    sums = torch.cat([(values.even * weight).sum(dim=1, keepdim=True), (values.even * tilted) @ signs], dim=1)
+    even, even_factor = _solve(even_normal, sums)
     constant, even = even[:, :1], even[:, 1:] / n
     fitted_odd, fitted_even = odd @ signs.T, constant + (even @ signs.T) * total
     at_ends = constant + even.sum(dim=1, keepdim=True) * n
@@ -256,14 +152,13 @@ def fit_pairs(values: PairedValues, design: Design) -> Fit:
     return Fit(odd, even, residuals, (odd_factor, even_factor))
 
 
-def _solve(columns: Tensor, weight: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Coefficients (B, n) of weighted least squares and the factor of the normal matrix."""
-    weighted = columns * weight[:, None]
-    normal = weighted.T @ columns
+def _solve(normal: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
+    """Coefficients (B, n) of weighted least squares and the factor of the normal matrix, which is changed."""
     # Far below what the data determine, and enough to keep the factorisation regular where they do not.
-    normal.diagonal().add_(1e-9 * normal.diagonal().mean())
+    ridge = 1e-9 if len(normal) < MANY_PLAYERS else 1e-6
+    normal.diagonal().add_(ridge * normal.diagonal().mean())
     factor = torch.linalg.cholesky(normal)
-    return torch.cholesky_solve((values @ weighted).T, factor).T, factor
+    return torch.cholesky_solve(sums.T, factor).T, factor
 
 
 def _fitted(fit: Fit) -> tuple[Tensor, Tensor, Tensor]:
@@ -274,9 +169,8 @@ def _fitted(fit: Fit) -> tuple[Tensor, Tensor, Tensor]:
     """
     n = fit.even.shape[1]
     elsewhere = ((n - 2) * fit.even + fit.even.sum(dim=1, keepdim=True)) / 3
-    alone = fit.odd + elsewhere
-    pairs = (fit.even[:, :, None] + fit.even[:, None, :]) * (2 / 3)
-    return alone[:, :, None] + pairs, 2 * fit.odd, alone
+    alone, pair = fit.odd + elsewhere, fit.even * (2 / 3)
+    return (alone + pair)[:, :, None] + pair[:, None, :], 2 * fit.odd, alone
 
 
 def estimate_residuals(residuals: PairedValues, design: Design) -> tuple[Tensor, Tensor, Tensor]:
@@ -320,7 +214,7 @@ def _errors(fit: Fit, design: Design) -> tuple[Tensor, Tensor, Tensor]:
     one of j. The spread of some hundred pairs tells an error well enough; a stride picks them over all sizes.
     """
     n, n_drawn = design.masks.shape[1], design.n_drawn
-    stride = max(1, n_drawn // ERROR_PAIRS)
+    stride = max(1, n_drawn // (ERROR_PAIRS if n < MANY_PLAYERS else ERROR_PAIRS // 4))
     some = slice(design.n_enumerated, None, stride)
     part = Design(design.masks[some], design.weight[some], 0)
     z, v = part.masks.double(), part.weight
@@ -390,15 +284,22 @@ def _leverages(factors: tuple[Tensor, Tensor], design: Design) -> tuple[Tensor, 
     return odd_leverage, even_leverage
 
 
-def _gram(weights: Tensor, z: Tensor) -> Tensor:
-    """``z' diag(weights[b]) z`` for every sample b, (B, n, n), a bounded number of samples at a time.
+def _gram(weights: Tensor, z: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """``z' diag(weights[b]) z`` for every sample b, (B, n, n) float64, in blocks of bounded memory.
 
-    Single precision: these sums hold sampling noise far above its rounding, and it is twice as fast.
+    Only the blocks on and above the diagonal are computed. Single precision by default: these sums hold sampling noise
+    far above its rounding, and it is twice as fast.
     """
-    block = max(1, BLOCK_ELEMENTS // max(1, z.numel()))
-    ones = z.float()
-    result = weights.new_empty(len(weights), z.shape[1], z.shape[1])
+    n = z.shape[1]
+    z, weights = z.to(dtype), weights.to(dtype)
+    width = n if n < MANY_PLAYERS else BLOCK_COLUMNS
+    block = max(1, BLOCK_ELEMENTS // max(1, len(z) * width))
+    result = torch.empty(len(weights), n, n, dtype=torch.float64, device=z.device)
     for start in range(0, len(weights), block):
         part = slice(start, start + block)
-        result[part] = (weights[part].float()[:, None] * ones.T) @ ones
+        for first in range(0, n, width):
+            last = min(n, first + width)
+            product = (weights[part, None] * z[:, first:last].T) @ z[:, first:]
+            result[part, first:last, first:] = product
+            result[part, first:, first:last] = product.mT
     return result

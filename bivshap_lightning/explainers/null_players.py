@@ -113,7 +113,7 @@ class ReducedGame:
     def __init__(self, game: Game, samples: Tensor | None = None) -> None:
         self.game, self.samples, self.device = game, samples, game.device
         self.null_players = game.null_players if samples is None else game.null_players[samples]
-        self.n_samples = len(self.null_players)
+        self.n_samples, self._has_nulls = len(self.null_players), bool(self.null_players.any())
         counts = (~self.null_players).sum(dim=1)
         self.n_players = max(1, int(counts.max()))
         kept = self.null_players.to(torch.int8).argsort(dim=1, stable=True)[:, : self.n_players]
@@ -163,6 +163,8 @@ class ReducedGame:
             (B, F, F).
         """
         n_samples, n, n_all = len(bivariate), self.n_players, self.game.n_players
+        if not self._has_nulls:
+            return bivariate
         kept = self._kept.expand(n_samples, -1)
         rows = bivariate.new_zeros(n_samples, n, n_all).scatter_(2, kept[:, None].expand(-1, n, -1), bivariate)
         rows = torch.where(self.null_players[:, None], null_column[:, :, None], rows)
@@ -171,6 +173,8 @@ class ReducedGame:
 
     def restore_vector(self, vector: Tensor) -> Tensor:
         """A (B, n) vector as (B, F), zero for null players."""
+        if not self._has_nulls:
+            return vector
         whole = vector.new_zeros(len(vector), self.game.n_players)
         whole.scatter_(1, self._kept.expand(len(vector), -1), vector)
         return whole.masked_fill_(self.null_players, 0)

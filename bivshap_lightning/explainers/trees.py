@@ -1,10 +1,11 @@
-"""Exact values of tree ensembles, in polynomial time, without asking the model.
+"""Exact values of tree ensembles, in polynomial time, without running the model.
 
-A sample and its stand-in walk down every tree together. While both go the same way, nothing happens. Where they part,
-the walk forks: one branch follows the sample, which needs the player of the split to be present, the other the
-stand-in, which needs it to be absent; from there on that player is decided. A leaf that is reached is a conjunction of
-the decisions on its way, and :mod:`~bivshap_lightning.explainers.conjunctions` knows its values. Leaves that no mixture
-of sample and stand-in reaches are never visited, so deep trees cost little more than shallow ones.
+A sample and its replacement row descend every tree together. Where both go the same way, nothing happens. Where they
+differ, the descent splits: one branch follows the sample, which needs the player of the split to be present, the other
+the replacement row, which needs it to be absent; from there on that player is decided. A leaf that is reached is a
+conjunction of the decisions on its path, and :mod:`~bivshap_lightning.explainers.conjunctions` has its values in closed
+form. Leaves that no mixture of sample and replacement reaches are never visited, so deep trees cost little more than
+shallow ones.
 """
 
 from __future__ import annotations

@@ -96,9 +96,9 @@ def unique(masks: Tensor) -> tuple[Tensor, Tensor] | None:
 
 def _lexicographic_order(words: Tensor) -> Tensor:
     """(B, K) the order that sorts the rows of each sample, (B, K, words), by their first word, then the second, ..."""
-    first, *others = words.unbind(dim=2)
-    order = torch.arange(words.shape[1], device=words.device).expand_as(first)
-    for word in reversed([first, *others]):
+    *others, last = words.unbind(dim=2)
+    order = last.argsort(dim=1, stable=True)
+    for word in reversed(others):
         order = order.gather(1, word.gather(1, order).argsort(dim=1, stable=True))
     return order
 

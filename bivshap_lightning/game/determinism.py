@@ -1,4 +1,4 @@
-"""Finds the submodule that makes a model random, to name it in a message."""
+"""Refuses models that answer equal inputs with different outputs, and names the submodule that is random."""
 
 from __future__ import annotations
 
@@ -8,7 +8,29 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bivshap_lightning.game.errors import StochasticModelError
+
 _Step = tuple[str, list[Tensor], list[Tensor]]
+
+
+def check_deterministic(first: Tensor, second: Tensor, where: str, find_module: Callable[[], str | None]) -> None:
+    """Refuse a model whose scores differ between two equal calls.
+
+    Args:
+        first: the scores of one call.
+        second: the scores of another one.
+        where: the inputs, for the message.
+        find_module: names the submodule that is random.
+
+    Example:
+        >>> check_deterministic(torch.zeros(1), torch.zeros(1), "on the inputs", lambda: None)
+    """
+    if not torch.allclose(first, second, rtol=1e-4, atol=1e-5, equal_nan=True):
+        raise StochasticModelError(
+            "`model` must be deterministic, got outputs that differ by up to "
+            f"{float((first - second).abs().max()):.2g} between two equal calls {where}; the randomness comes from "
+            f"{find_module() or 'the function itself'}. Turn off dropout or sampling in its forward pass."
+        )
 
 
 def first_stochastic_module(module: nn.Module, run: Callable[[], object]) -> str | None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Literal, cast
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from bivshap_lightning.game.behavior import (
     BehaviorFunction,
@@ -25,9 +24,10 @@ from bivshap_lightning.game.behavior import (
     resolve_target,
 )
 from bivshap_lightning.game.coalitions import Block, check_masks, unique
-from bivshap_lightning.game.errors import StochasticModelError
+from bivshap_lightning.game.determinism import check_deterministic
 from bivshap_lightning.game.masked_inputs import MaskedInputs
 from bivshap_lightning.game.model import is_out_of_memory
+from bivshap_lightning.game.progress import ProgressBar, progress_bar
 from bivshap_lightning.game.removal import check_finite
 from bivshap_lightning.game.tree_game import checked_coalitions, ensemble_of, linear_weights
 from bivshap_lightning.game.trees import TreeEnsemble, UnsupportedTreesError, check_trees
@@ -72,8 +72,7 @@ class Game:
         behavior: how scores are read.
         removal: what replaces absent players.
         additional_forward_args: further arguments of the model, as a tuple.
-        n_evaluations: (B,) model rows spent so far, without those of a check that the model is not random where
-            players are removed.
+        n_evaluations: (B,) model rows spent so far, without the check for randomness where players are removed.
         rows_per_call: the largest number of rows in one forward pass.
 
     Example:
@@ -163,6 +162,16 @@ class Game:
             return self._run(block, self._utility)
         first, place = distinct
         return self._run(block[first], self._utility)[place[0]]
+
+    def evaluation(self) -> AbstractContextManager[None]:
+        """A context in which the state of the model is recorded and restored once, instead of for every call.
+
+        Example:
+            >>> game = Game(torch.nn.Linear(2, 3), torch.ones(1, 2))
+            >>> with game.evaluation():
+            ...     values = [game(torch.ones(1, 1, 2, dtype=torch.bool)) for _ in range(9)]
+        """
+        return self._model.evaluation()
 
     @contextmanager
     def differentiable(self) -> Iterator[Callable[..., Tensor]]:
@@ -298,14 +307,12 @@ class Game:
     def _scores_twice(self, block: Block, where: str) -> Tensor:
         """Scores of coalitions, refused if a second call gives others. Both start from different random numbers."""
         first, second = (self._sweep(block, lambda scores, block: scores).clone() for _ in range(2))
-        if not torch.allclose(first, second, rtol=1e-4, atol=1e-5, equal_nan=True):
-            rows, arguments = self._masked.rows(block), self._masked.arguments(block)
-            module = self._model.find_stochastic_module(rows, arguments)
-            raise StochasticModelError(
-                "`model` must be deterministic, got outputs that differ by up to "
-                f"{float((first - second).abs().max()):.2g} between two equal calls {where}; the randomness comes from "
-                f"{module or 'the function itself'}. Turn off dropout or sampling in its forward pass."
-            )
+        check_deterministic(
+            first,
+            second,
+            where,
+            lambda: self._model.find_stochastic_module(self._masked.rows(block), self._masked.arguments(block)),
+        )
         return first
 
     def _evaluate(self, masks: Tensor, read: Read) -> Tensor:
@@ -328,7 +335,7 @@ class Game:
         n_rows, dim = self.removal.n_rows, 1 if block.samples is None else 0
         block = block.against(n_rows)
         n_calls = len(block) * (self.n_samples if block.samples is None else 1)
-        with self._model.evaluation(), self._progress_bar(n_calls) as bar:
+        with self._model.evaluation(), progress_bar(n_calls, show=self.show_progress) as bar:
             if not self._is_checked:
                 # Some models are random only where players are removed, e.g. those that fill in missing values.
                 self._scores_twice(block.emptiest(), f"where players are removed ({self.removal.description})")
@@ -342,17 +349,10 @@ class Game:
             self._count(torch.bincount(block.samples, minlength=self.n_samples))
         return values if n_rows == 1 else values.unflatten(dim, (-1, n_rows)).mean(dim=dim + 1)
 
-    def _progress_bar(self, n_calls: int) -> AbstractContextManager[tqdm[Any] | None]:
-        if not self.show_progress:  # a disabled bar takes as long as a small forward pass
-            return nullcontext()
-        options: dict[str, Any] = {"desc": "model rows", "unit": "row", "unit_scale": True, "leave": False}
-        return cast("AbstractContextManager[tqdm[Any]]", tqdm(total=n_calls, **options))
-
     def _count(self, n_rows: int | Tensor) -> None:
-        # Not in place: a game made in inference mode may be evaluated outside it.
-        self.n_evaluations = self.n_evaluations + n_rows
+        self.n_evaluations = self.n_evaluations + n_rows  # a game may be made in inference mode and used outside it
 
-    def _sweep(self, block: Block, read: Read, bar: tqdm[Any] | None = None) -> Tensor:
+    def _sweep(self, block: Block, read: Read, bar: ProgressBar | None = None) -> Tensor:
         """Evaluate a block in chunks; when one does not fit into memory, all later chunks are half as large."""
         if block.samples is None and self.rows_per_call < self.n_samples:
             values = self._sweep(block.spread(self.n_samples), read, bar)

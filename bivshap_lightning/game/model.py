@@ -53,6 +53,7 @@ class Model:
         self._model = model
         self._call, self.method, self.link = _find_call(model)
         self._as_arrays, self._tables = as_arrays, tables
+        self._is_evaluated = {False: False, True: False}  # by whether gradients are recorded
 
     @property
     def is_regressor(self) -> bool:
@@ -132,7 +133,8 @@ class Model:
         """Within this context the model is in evaluation mode; afterwards everything is as it was before.
 
         The state of a torch module (see :mod:`bivshap_lightning.game.module_state`) and the global random number
-        generators of torch, NumPy and Python are restored, also after an error.
+        generators of torch, NumPy and Python are restored, also after an error. Within such a context another one of
+        the same kind does nothing, so that the cost of recording the state can be paid once for many calls.
 
         Args:
             gradients: record gradients (towards inputs). By default nothing is recorded. Inference mode is left in
@@ -142,6 +144,9 @@ class Model:
             ModelStateError: the model changed its parameters (they have been put back), or something that could not
                 be put back.
         """
+        if self._is_evaluated[gradients]:
+            yield
+            return
         with ExitStack() as stack:
             # Before CUDA has been used no parameter is on it.
             parameters = () if self.module is None or not torch.cuda.is_initialized() else self.module.parameters()
@@ -151,6 +156,8 @@ class Model:
             if self.module is not None:
                 stack.enter_context(preserved(self.module))
                 stack.enter_context(evaluation_mode(self.module))
+            self._is_evaluated[gradients] = True
+            stack.callback(self._is_evaluated.__setitem__, gradients, False)
             yield
 
     def find_stochastic_module(self, inputs: tuple[Tensor, ...], extra: tuple[Any, ...] = ()) -> str | None:

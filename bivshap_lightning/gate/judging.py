@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 
 from bivshap_lightning.audit.record import AuditRecord, as_record
+from bivshap_lightning.audit.record_parts import ALL_CLASSES
 from bivshap_lightning.gate.drift import GraphPair, drift, largest_moves
 from bivshap_lightning.gate.measuring import (
     count_groups,
@@ -16,7 +17,7 @@ from bivshap_lightning.gate.measuring import (
     measure,
     worst_samples,
 )
-from bivshap_lightning.gate.rules import ALL_CLASSES, GateError, Rule, as_rules
+from bivshap_lightning.gate.rules import GateError, Rule, as_rules
 from bivshap_lightning.gate.thresholds import THRESHOLDS, Threshold
 from bivshap_lightning.gate.verdict import Check, RuleResult, Verdict
 from bivshap_lightning.metrics.intervals import Interval

@@ -8,7 +8,8 @@ from collections.abc import Collection
 from statistics import NormalDist
 
 from bivshap_lightning.audit.record import COMPARED, AuditRecord, SampleSummary
-from bivshap_lightning.gate.rules import ALL_CLASSES, GateError
+from bivshap_lightning.audit.record_parts import ALL_CLASSES
+from bivshap_lightning.gate.rules import GateError
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.metrics.catalogue import (
     CATALOGUE,

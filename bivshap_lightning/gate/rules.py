@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from bivshap_lightning.audit.json_fields import is_finite_number
 from bivshap_lightning.audit.record_files import checksum
+from bivshap_lightning.audit.record_parts import ALL_CLASSES
 from bivshap_lightning.gate.thresholds import THRESHOLDS
 from bivshap_lightning.metrics.catalogue import REDUNDANCY, find_number
 from bivshap_lightning.text import printable, shown
@@ -21,7 +22,6 @@ else:
     import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
 
 RULES_VERSION = 1
-ALL_CLASSES = "all"
 CHOICES = {"severity": ("fail", "warn"), "compare": ("bound", "point")}
 KEYS = ("metric", "class", *THRESHOLDS, "severity", "compare", "confidence")
 MAX_BYTES = 2**20

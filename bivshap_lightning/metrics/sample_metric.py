@@ -114,7 +114,9 @@ class SampleMetric(Metric):
             >>> int(metric.n_samples)
             8
         """
-        measured = {name: v.to(self.device).double() for name, v in self._measure(game, ranking_or_graph).items()}
+        with game.evaluation():
+            scores = self._measure(game, ranking_or_graph)
+        measured = {name: v.to(self.device).double() for name, v in scores.items()}
         rows = torch.cat([measured[name].reshape(game.n_samples, -1) for name in self._shapes], dim=1)
         # Not in place: a state may have been created under inference mode.
         self.sums = self.sums + rows.sum(dim=0)

@@ -442,6 +442,8 @@ def test_time_budget_cuts_evaluations_and_says_what_was_reached(tmp_path):
         ({"time_budget": 0.0}, "`time_budget` must be a positive number of seconds"),
         ({"on_error": "ignore"}, "`on_error` must be 'warn' or 'raise', got 'ignore'"),
         ({"compare_with": ("guesswork",)}, "guesswork"),
+        ({"class_names": ["cat", "dog", "cat"]}, "`class_names` must be distinct, got 'cat' more than once"),
+        ({"class_names": ["some", "all"]}, "`class_names` must not hold 'all', which gate rules use"),
     ],
 )
 def test_bad_arguments_are_refused_at_once(arguments, match):

@@ -6,7 +6,7 @@ import torch
 
 from bivshap_lightning import BivariateShapley, Game
 from bivshap_lightning.explainers import find_explainer
-from bivshap_lightning.explainers.kernel import draw_design, evaluate_design
+from bivshap_lightning.explainers.design import draw_design, evaluate_design
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
 from bivshap_lightning.explainers.proxy import GaussianProcessProxy, closed_form, estimator
 from bivshap_lightning.explainers.proxy import gaussian_process as gp

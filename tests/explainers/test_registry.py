@@ -320,3 +320,17 @@ def test_finding_our_explainers_by_object_needs_no_captum():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("method", ["sampling", "kernel", "proxy", "paper_sampling", "paper_kernel", "kernel_shap"])
+def test_more_coalitions_than_fit_into_memory_are_refused_before_they_are_drawn(method):
+    game = Game(lambda x: x.amax(dim=1), torch.rand(1, 20), behavior="output")
+    with pytest.raises(
+        ValueError, match=f"must be at most 10,000,000 coalitions per sample for method='{method}', got"
+    ):
+        find_explainer(method).explain(game, 10**12)
+
+
+def test_enumeration_does_not_care_how_many_evaluations_it_may_spend():
+    game = Game(lambda x: x.amax(dim=1), torch.rand(1, 5), behavior="output")
+    assert int(find_explainer("auto").explain(game, 10**12).n_evaluations) == 32

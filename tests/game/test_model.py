@@ -194,3 +194,22 @@ def test_labels_are_no_scores():
 
     with pytest.raises(TypeError, match="`model` must return numbers, got an array of <U2"):
         Game(Names(), X, behavior="output")
+
+
+def test_one_context_serves_many_calls():
+    """Modules are restored once, at the end of the outermost context."""
+    module = Writer()
+    game = Game(module, torch.randn(2, 3))
+    with game.evaluation():
+        start = int(module.n_calls)
+        game(torch.eye(3, dtype=torch.bool)[None])
+        assert int(module.n_calls) > start
+        with game.differentiable() as utility:
+            assert utility(torch.ones(2, 3).requires_grad_(), torch.arange(2)).requires_grad
+    assert int(module.n_calls) == 0
+    game(torch.eye(3, dtype=torch.bool)[None])
+    assert int(module.n_calls) == 0
+    with pytest.raises(ArithmeticError), game.evaluation():
+        raise ArithmeticError
+    game(torch.eye(3, dtype=torch.bool)[None])
+    assert int(module.n_calls) == 0

@@ -1,7 +1,7 @@
 """The proxy estimator: a Gaussian process fitted to each sample's game, its E2 in closed form, corrected by residuals.
 
 Values are standardised per sample. The process is conditioned on the paired design of
-:mod:`~bivshap_lightning.explainers.kernel` and on the full coalition, never on the empty one. What it leaves in the
+:mod:`~bivshap_lightning.explainers.design` and on the full coalition, never on the empty one. What it leaves in the
 sample goes through the ``kernel`` estimate, so the result is right for any game, and only its variance depends on how
 well the process predicts. Where it predicts pairs that it has not seen worse than the regression of ``kernel`` does, or
 where a system cannot be factorised, the ``kernel`` estimate is used and ``Estimate.notes`` says so.
@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from bivshap_lightning.explainers import kernel
+from bivshap_lightning.explainers.design import Design, PairedValues, draw_design, evaluate_design
 from bivshap_lightning.explainers.exact import explain_exactly
-from bivshap_lightning.explainers.kernel import Design, PairedValues
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
 from bivshap_lightning.explainers.proxy import closed_form
 from bivshap_lightning.explainers.proxy.gaussian_process import Hyperparameters, Posterior, condition, train
@@ -70,8 +70,8 @@ class GaussianProcessProxy:
         n = game.n_players
         if 2**n <= n_coalitions:
             return explain_exactly(game)
-        design = kernel.draw_design(n, n_coalitions - 2, generator)
-        values = kernel.evaluate_design(game, design)
+        design = draw_design(n, n_coalitions - 2, generator)
+        values = evaluate_design(game, design)
         block = _block(len(design.masks), n)
         parts = [_estimate_block(values[start : start + block], design) for start in range(0, game.n_samples, block)]
         return Estimate.join(parts)
@@ -140,6 +140,11 @@ class _Proxy:
         odd, even, _, _ = self.posterior.left_out()
         return kernel.weigh_squares(odd[:, :-1], even[:, :-1], design)
 
+    def largest_left_out(self) -> Tensor:
+        """(B, 1) largest leave-one-out residual: what a coalition that was not drawn may hide."""
+        odd, even, _, _ = self.posterior.left_out()
+        return (odd.abs() + even.abs())[:, :-1].amax(dim=1, keepdim=True)
+
     def misfit(self) -> Tensor:
         """(B, 1) mean square of the standardised leave-one-out residuals, at least 1, for the fitted relevances."""
         odd, even, odd_variance, even_variance = self.posterior.left_out()
@@ -184,12 +189,14 @@ def _estimate_block(values: PairedValues, design: Design) -> Estimate:
     proxy = _Proxy.fit(standard, design)
     correction = kernel.estimate_from_values(proxy.residuals(standard), design)
     misfit = proxy.misfit() * design.widening
+    unseen = kernel.UNSEEN / max(1, design.n_drawn) * proxy.largest_left_out()
     corrections = (correction.bivariate, correction.shapley, correction.null_column)
     results, errors = [], []
     for value, change, variance in zip(proxy.values(), corrections, proxy.variances(), strict=True):
         shape = (-1, *[1] * (value.dim() - 1))
         results.append((value + change) * spread.view(shape))
-        errors.append((variance * misfit.view(shape) + change**2 / 4).clamp(min=0).sqrt() * spread.view(shape))
+        variance = variance * misfit.view(shape) + change**2 / 4 + unseen.view(shape) ** 2
+        errors.append(variance.clamp(min=0).sqrt() * spread.view(shape))
     for matrix in (results[0], errors[0]):
         matrix.diagonal(dim1=1, dim2=2).zero_()
     return _fall_back(Estimate(*results, *errors), plain, proxy, standard, design)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bivshap_lightning.explainers.kernel import PairedValues
+from bivshap_lightning.explainers.design import PairedValues
 
 # Prior variance of the constant, in units of the kernel's variance.
 CONSTANT = 1e3

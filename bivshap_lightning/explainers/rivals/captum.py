@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bivshap_lightning.explainers.estimator import check_not_too_many
 from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.rivals.captum_signatures import (
     FROM_THE_GAME,
@@ -199,6 +200,8 @@ class CaptumExplainer:
         Raises:
             ValueError: the method cannot explain this game, or its attributions are not finite.
         """
+        if n_evaluations is not None:
+            check_not_too_many(n_evaluations // game.removal.n_rows, self.name)
         if n_evaluations is not None and n_evaluations < 1:
             raise ValueError(f"`n_evaluations` must be at least 1, got {n_evaluations}. Pass None for the default.")
         if self.is_a("ShapleyValues"):

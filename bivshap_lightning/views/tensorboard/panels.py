@@ -25,7 +25,7 @@ from bivshap_lightning.views.tensorboard.summaries import (
     write_text,
 )
 
-POST_HOC_TAG = "bivshap/post_hoc/accuracy_vs_removed"
+POST_HOC = "post_hoc/accuracy_vs_removed"
 
 
 class Panels:
@@ -39,6 +39,7 @@ class Panels:
         max_nodes: Players in a drawing of G if there are more than 24.
         max_edges: Arrows in a drawing of G.
         panels: What to write; by default every registered panel.
+        prefix: First part of every tag.
 
     Example:
         >>> import tempfile
@@ -59,11 +60,13 @@ class Panels:
         max_nodes: int = 20,
         max_edges: int = 40,
         panels: Sequence[Panel] | None = None,
+        prefix: str = "bivshap",
     ) -> None:
         for argument, value, least in (("max_nodes", max_nodes, 1), ("max_edges", max_edges, 0)):
             if value < least:
                 raise ValueError(f"`{argument}` must be at least {least}, got {value}. Leave it out for the default.")
         self._writer: Writer | None = None
+        self._prefix = prefix
         self._folder = Path()
         if isinstance(destination, str | os.PathLike):
             self._folder = Path(destination)
@@ -186,7 +189,7 @@ class Panels:
         curves: Mapping[str, Curve],
         *,
         step: int,
-        tag: str = POST_HOC_TAG,
+        tag: str = POST_HOC,
         title: str = "Post-hoc accuracy as features are removed",
         xlabel: str = "share of features removed, least important first",
         ylabel: str = "same prediction as on the full input",
@@ -199,7 +202,7 @@ class Panels:
         Args:
             curves: As in `draw_curves`.
             step: Such as the epoch.
-            tag: Of the picture.
+            tag: Of the picture, without the prefix.
             title: As in `draw_curves`.
             xlabel: As in `draw_curves`.
             ylabel: As in `draw_curves`.
@@ -220,8 +223,9 @@ class Panels:
         figure = draw_curves(
             curves, title=title, xlabel=xlabel, ylabel=ylabel, subtitle=subtitle, caption=caption, ours=ours
         )
-        self._put(tag, figure, step)
-        return [tag]
+        whole = f"{self._prefix}/{tag}"
+        self._put(whole, figure, step)
+        return [whole]
 
     def describe_scalars(self, descriptions: Mapping[str, str]) -> None:
         """Explain scalars in TensorBoard, once per tag; must be called before they are logged for the first time.
@@ -287,7 +291,7 @@ class Panels:
         """Draw and write every panel of a subject; returns the tags."""
         if segments is None and image is not None:
             raise ValueError("`segments` must say which player each pixel of `image` belongs to, got None. Pass both.")
-        start = f"bivshap/{subject}/{self._part(subject, name)}"
+        start = f"{self._prefix}/{subject}/{self._part(subject, name)}"
         layout = self._layouts.setdefault(start, Layout("group" if words is None else "index"))
         data = PanelData(
             subject=subject,
