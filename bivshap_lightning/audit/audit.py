@@ -112,8 +112,7 @@ class Audit:
             chunk: samples of one shape.
         """
         game = self.game(forward, chunk.batch, chunk.places)
-        masks = torch.tensor([[True], [False]], device=game.device).expand(2, game.n_players)
-        values = game(masks[None]).double()
+        values = _ends(game).double()
         return list(zip(game.player_counts.tolist(), (values[:, 0] - values[:, 1]).tolist(), strict=True))
 
     def explain(self, forward: nn.Module, chunk: SampleChunk, deadline: float) -> ChunkResult:
@@ -246,7 +245,8 @@ class Audit:
 
     def _judge_others(self, game: Game, deadline: float) -> dict[str, int]:
         """Explain the game by the other methods and judge them. Returns the model rows that each of them spent."""
-        spent = {}
+        spent: dict[str, int] = {}
+        signs = _signs(game) if self._others else None
         for name, other in self._others.items():
             if name in self._skipped:
                 continue
@@ -263,7 +263,7 @@ class Audit:
                 continue
             spent[name] = int(explanation.n_evaluations.sum())
             for metric in ranking_metrics(self.settings.task):
-                self._metrics[metric, name].update(game, explanation)
+                self._metrics[metric, name].update(game, _oriented(explanation, signs))
         return spent
 
     def _classes(self, labels: Tensor | None, n_samples: int) -> Tensor | None:
@@ -323,3 +323,21 @@ class Audit:
                 )
             )
         return samples
+
+
+def _ends(game: Game) -> Tensor:
+    """The values of all players and of none, (B, 2)."""
+    return game(torch.tensor([[True], [False]], device=game.device).expand(1, 2, game.n_players))
+
+
+def _signs(game: Game) -> Tensor:
+    """The sign of `u(all) - u(none)` of each sample, (B, 1), 1 for 0."""
+    values = _ends(game)
+    return torch.where(values[:, :1] < values[:, 1:], -1.0, 1.0)
+
+
+def _oriented(explanation: Explanation, signs: Tensor | None) -> Explanation | Tensor:
+    """What the metrics rank: scores with the sign of `u(all) - u(none)`, as graphs are ranked by themselves."""
+    if explanation.bivariate is not None or signs is None:
+        return explanation
+    return explanation.shapley * signs.to(explanation.shapley)

@@ -12,9 +12,13 @@ from typing import Any
 from bivshap_lightning.audit.json_fields import OPTIONAL
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.substitution import PlayerPair, Substitution
+from bivshap_lightning.graph.threshold import CONFIDENCE, normal_quantile
 
 FIXED_GAMMA, RELATIVE_GAMMA = "fixed", "min(0.01, 0.15 / F) x mean |u(all) - u(none)|"
 """How gamma was found: the number was given, or it is relative to what there is to explain."""
+
+Z = normal_quantile(CONFIDENCE)
+"""Standard errors by which the own part of a pair must differ from zero to be listed."""
 
 MAX_PAIRS = 10
 """Substitutes, and as many partners, that a record keeps of each graph."""
@@ -154,7 +158,7 @@ class PairSummary:
 
 
 def strongest_pairs(parts: Substitution, n: int = MAX_PAIRS) -> dict[str, tuple[PairSummary, ...]]:
-    """The strongest substitutes and partners, by the names of the fields that hold them.
+    """The strongest substitutes and partners that noise does not explain, by the names of the fields that hold them.
 
     Args:
         parts: of one graph or over several.
@@ -165,8 +169,10 @@ def strongest_pairs(parts: Substitution, n: int = MAX_PAIRS) -> dict[str, tuple[
         >>> strongest_pairs(either.substitution_parts(), 1)["substitutes"][0].total
         1.0
     """
-    found = {"substitutes": parts.substitutes(n), "partners": parts.partners(n)}
-    return {name: tuple(map(PairSummary.of, pairs)) for name, pairs in found.items()}
+    n_pairs = len(parts.names) ** 2
+    found = {"substitutes": parts.substitutes(n_pairs), "partners": parts.partners(n_pairs)}
+    certain = {name: [p for p in pairs if abs(p.own) > Z * p.own_error] for name, pairs in found.items()}
+    return {name: tuple(map(PairSummary.of, pairs[:n])) for name, pairs in certain.items()}
 
 
 @dataclass(frozen=True)

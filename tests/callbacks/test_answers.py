@@ -101,7 +101,7 @@ def test_a_fixed_gamma_stays_possible(tmp_path):
 def test_records_of_one_rule_are_comparable_although_the_number_differs(either):
     _, record = either
     moved = replace(record, configuration=replace(record.configuration, gamma=2 * record.configuration.gamma))
-    rule = [Rule(metric="bivshap/roles/irrelevant", max_increase=0.1)]
+    rule = [Rule(metric="bivshap/roles/irrelevant", max_absolute_change=0.1)]
     assert judge(moved, rule, record).passed
     fixed = replace(record, configuration=replace(record.configuration, gamma_rule="fixed"))
     with pytest.raises(GateError, match=r"different gamma \(previous 'min\(0.01, 0.15 / F\)"):
@@ -162,6 +162,8 @@ def test_a_regression_has_its_own_numbers_and_no_classes(tmp_path):
     assert record.metrics["bivshap/removal_error/ours"].value > 0
     assert 0.5 < kept < 1
     assert f"prediction kept {kept:.3f}" in callback.summary()
+    # The model is linear: every method ranks by its terms, whatever the sign of the prediction.
+    assert record.metrics["bivshap/share_kept/feature_ablation"].value == pytest.approx(kept, abs=0.05)
     gains = (x @ torch.tensor([5.0, 1.0, -2.0])).abs()
     assert record.metrics["bivshap/redundancy/empty_error"].value == pytest.approx(gains.mean().item(), rel=1e-5)
     assert all(find_number(tag).applies_to("regression") for tag in record.metrics)

@@ -11,7 +11,7 @@ from bivshap_lightning import __version__
 from bivshap_lightning.audit.record import AuditRecord, as_record
 from bivshap_lightning.gate import Verdict
 from bivshap_lightning.gate.measuring import demand_comparable
-from bivshap_lightning.views.html import sections
+from bivshap_lightning.views.html import answers, sections
 from bivshap_lightning.views.html.content import PageContent
 from bivshap_lightning.views.html.explorer import explore, explorer_style, script_policy
 from bivshap_lightning.views.html.markup import STYLE, bullets, tag, text
@@ -21,8 +21,10 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 SECTIONS = {
     "verdict": ("Verdict", sections.verdict),
+    "pairs": ("Substitutes and partners", answers.pairs),
+    "roles": ("Roles", answers.roles),
     "explore": ("Explore", explore),
-    "groups": ("Groups", sections.groups),
+    "groups": ("Groups of H", sections.groups),
     "graphs": ("Graphs", sections.graphs),
     "curves": ("Against other methods", sections.curves),
     "samples": ("Hardest samples", sections.samples),
@@ -70,6 +72,7 @@ def render_page(
         sections.title(content),
         tag("a", "Skip to the verdict", class_="skip", href="#main"),
         sections.headline(content),
+        answers.notes(content),
         tag("nav", bullets(links), aria_label="Contents"),
         tag("main", *body, id="main", tabindex="-1"),
         tag("footer", tag("p", f"Written by bivshap report {__version__} from {Path(record.source).name}.",
