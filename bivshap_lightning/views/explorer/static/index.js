@@ -215,7 +215,8 @@ export class Explorer {
     if (beside) this.redrawInto(this.besideView, el("h2", {}, VIEWS[beside].title), VIEWS[beside].draw(this.context(this.besideView.clientWidth - 26)).node);
     drawDetails(this.context(0), this.details);
     this.hover([]);
-    writeAddress(state, this.tab);
+    clearTimeout(this.addressTimer); // browsers limit how often an address may change
+    this.addressTimer = setTimeout(() => writeAddress(this.store.state, this.tab), 200);
   }
 
   /** Replaces a view; the feature that had the focus gets it again. */
