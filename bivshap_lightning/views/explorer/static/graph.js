@@ -251,6 +251,6 @@ function panZoom(picture) {
     if (action) { event.preventDefault(); action(); }
   });
   const button = (sign, label, action) => el("button", { type: "button", "aria-label": label, title: label, click: action }, sign);
-  return el("div", { class: "zoom" }, picture, el("div", { class: "zoom-buttons" },
-    button("+", "Zoom in", () => zoom(1 / 1.25)), button("−", "Zoom out", () => zoom(1.25)), button("⤢", "Show all", reset)));
+  return el("div", { class: "zoom" }, el("div", { class: "zoom-buttons" },
+    button("+", "Zoom in", () => zoom(1 / 1.25)), button("−", "Zoom out", () => zoom(1.25)), button("⤢", "Show all", reset)), picture);
 }

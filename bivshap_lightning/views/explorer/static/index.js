@@ -205,7 +205,7 @@ export class Explorer {
     this.hoverListeners = [];
     this.drawnWidth = this.root.clientWidth;
     const state = this.store.state;
-    const beside = this.root.clientWidth >= 1000 && VIEWS[state.beside] && state.beside !== state.view ? state.beside : null;
+    const beside = this.root.clientWidth >= 1150 && VIEWS[state.beside] && state.beside !== state.view ? state.beside : null;
     this.views.className = beside ? "views two" : "views";
     this.besideView.hidden = !beside;
     replace(this.summary, summaryOf(this.context(0)));
@@ -340,6 +340,9 @@ export async function renderEmbedded() {
   const data = document.getElementById("bivshap-data");
   if (!root || !data) return;
   root.hidden = false;
+  const unfold = () => document.getElementById(window.location.hash.slice(1))?.querySelector(":scope > details")?.setAttribute("open", "");
+  window.addEventListener("hashchange", unfold); // links to sections of the page open them
+  unfold();
   await new Explorer(root, new EmbeddedSource(JSON.parse(data.textContent)), "explore").start();
 }
 
