@@ -1,8 +1,10 @@
 """Makes small log directories as the callback writes them: event files with an index, and records beside them.
 
-Run as a script, it writes logs to look at: `python -m tests.views.explorer.logs <folder>`.
+Run as a script, it writes logs to look at: `python -m tests.views.explorer.logs <folder>`. With `archive` for the
+folder it writes the committed logs again, as is needed after a change of the record's format.
 """
 
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -126,5 +128,16 @@ def write_examples(folder: Path) -> Path:
     return folder
 
 
+def write_archive(folder: Path) -> None:
+    """The committed logs."""
+    shutil.rmtree(folder, ignore_errors=True)
+    write_run(folder / "run", [0, 4], drifting(["a", "b", "c", "d"], 1, 0.01), ["x"])
+    (events,) = (folder / "run").glob("events*")
+    events.rename(folder / "run" / "events.out.tfevents.1700000000.archive")
+
+
 if __name__ == "__main__":
-    write_examples(Path(sys.argv[1]))
+    if sys.argv[1] == "archive":
+        write_archive(Path(__file__).parent / "archive")
+    else:
+        write_examples(Path(sys.argv[1]))

@@ -23,7 +23,7 @@ export function drawAxis(context) {
   const width = Math.max(380, Math.min(context.width, 920));
   const narrow = width < 560;
   const longest = Math.max(...shown.map((player) => [...context.label(player)].length), rest.length ? 18 : 0);
-  const left = 36 + (narrow ? 6.6 : 7.3) * Math.min(longest, narrow ? 13 : 28);
+  const left = 36 + 7.4 * Math.min(longest, narrow ? 13 : 28);
   const right = width - (arcs.length ? (narrow ? 70 : 130) : 24);
   const top = 14;
   const bottom = top + ROW * (shown.length + (rest.length ? 1 : 0));

@@ -29,7 +29,7 @@ export function buildControls(explorer) {
     run.parentElement.hidden = runs.length < 2;
     epoch.max = Math.max(0, moments.length - 1);
     epoch.value = moments.indexOf(explorer.moment);
-    epoch.disabled = moments.length < 2;
+    epoch.hidden = moments.length < 2;
     epochName.textContent = explorer.moment ? explorer.momentName(explorer.moment) : "";
     if (record) fillSubjects(subject, record.subjects, store.state.subject);
     if (graph) replace(suggestions, graph.names.slice(0, MAX_SUGGESTIONS).map((_, player) => el("option", { value: explorer.label(player) })));

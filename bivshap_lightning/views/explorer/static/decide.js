@@ -249,6 +249,36 @@ function rolesOfEdges(graph, isRelevant, bound, z) {
 }
 
 /**
+ * Single players that make the same others redundant and are made so by the same: a drawing shows them as one.
+ * There are no edges among them, because no player has an edge to itself.
+ * @param {Decision} decision
+ * @param {number} least how many there must be
+ * @returns {number[][]}
+ */
+export function alikePlayers(decision, least) {
+  const n = decision.component.length;
+  const [out, into] = [new Float64Array(n), new Float64Array(n)];
+  // Each player has a random number; sums of them over neighbours tell sets apart.
+  let seed = 1;
+  const mark = Float64Array.from({ length: n }, () => (seed = (seed * 48271) % 2147483647));
+  for (let i = 0; i < n; i += 1) {
+    for (let j = 0; j < n; j += 1) {
+      if (decision.redundant[i * n + j] !== 1) continue;
+      out[i] += mark[j];
+      into[j] += mark[i];
+    }
+  }
+  const found = new Map();
+  for (const [player, ...others] of decision.components) {
+    const key = `${out[player]} ${into[player]}`;
+    if (others.length || key === "0 0") continue;
+    if (!found.has(key)) found.set(key, []);
+    found.get(key).push(player);
+  }
+  return [...found.values()].filter((players) => players.length >= least);
+}
+
+/**
  * The condensation of H between some components, without edges that a longer path implies.
  * @param {Decision} decision
  * @param {number[][]} shown components; the others are left out

@@ -32,7 +32,7 @@ export function drawDetails(context, panel) {
 
 function aboutGroups(context) {
   const { decision } = context;
-  const groups = decision.roleGroups.length ? decision.roleGroups : decision.groups;
+  const groups = decision.roles ? decision.roleGroups : decision.groups;
   const intro = groups.length
     ? "Groups of interchangeable features: which of them the model leans on is arbitrary, and credit given to one belongs to all."
     : "No features are interchangeable at this γ.";

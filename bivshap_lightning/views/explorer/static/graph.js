@@ -1,9 +1,10 @@
 // Two graphs side by side: the quotient of H, with a box for every group, and G, with the strongest importances.
 
 import { GROUP_COLOURS, ROLES, count, el, format, listing, shorten, svg } from "./dom.js";
-import { quotient } from "./decide.js";
+import { alikePlayers, quotient } from "./decide.js";
 
 const MAX_BOXES = 28;
+const MIN_ALIKE = 3;
 const MAX_ALL = 24;
 const MAX_NODES = 20;
 const MAX_EDGES = 40;
@@ -30,16 +31,20 @@ function drawQuotient(context, width) {
   const { graph, decision } = context;
   const n = graph.n;
   const degree = new Map(decision.components.map((members) => [members, edgesOf(decision, members, n)]));
-  const linked = decision.components.filter((members) => members.length > 1 || degree.get(members) > 0);
+  const alike = new Set(alikePlayers(decision, MIN_ALIKE));
+  const merged = new Set([...alike].flat());
+  const linked = [...alike, ...decision.components.filter((members) => members.length > 1 || (degree.get(members) > 0 && !merged.has(members[0])))];
+  for (const players of alike) degree.set(players, players.length);
   linked.sort((a, b) => b.length - a.length || degree.get(b) - degree.get(a) || a[0] - b[0]);
   let shown = linked.slice(0, MAX_BOXES);
   const chosen = context.selected >= 0 && linked.find((members) => members.includes(context.selected));
   if (chosen && !shown.includes(chosen)) shown = [...shown.slice(0, -1), chosen];
   shown = [...shown].sort((a, b) => a[0] - b[0]);
   const title = el("h3", {}, "H: what makes what redundant");
-  const nAlone = decision.components.length - linked.length;
+  const nAlone = decision.components.filter((members) => members.length === 1 && degree.get(members) === 0).length;
   const notes = [`An arrow a → b says: once a is present, b adds at most γ. A box holds features that make each other redundant.`];
   if (shown.some((members) => members.every((player) => decision.roles?.[player] === "irrelevant"))) notes.push("Dashed: irrelevant features, which add at most γ whatever is present.");
+  if (shown.some((members) => alike.has(members))) notes.push("A box with “each of” holds features that have the same arrows, and none among them.");
   if (linked.length > shown.length) notes.push(`${linked.length - shown.length} smaller boxes are left out.`);
   if (nAlone) notes.push(`${count(nAlone, "feature")} without such a pair ${nAlone === 1 ? "is" : "are"} not drawn.`);
   if (!shown.length) {
@@ -47,11 +52,11 @@ function drawQuotient(context, width) {
     return el("figure", {}, title, el("p", { class: "empty" }, none));
   }
   const { edges, layers } = quotient(decision, shown);
-  const boxes = layOut(context, shown, layers, width);
+  const boxes = layOut(context, shown, layers, width, alike);
   const picture = svg("svg", { viewBox: `0 0 ${boxes.width} ${boxes.height}`, width: Math.min(width, boxes.width), height: Math.min(width, boxes.width) * (boxes.height / boxes.width), class: "zoomable", role: "group", "aria-label": "Quotient of the redundancy graph" });
   picture.append(arrowHead("h-arrow"));
   for (const [i, j] of edges) picture.append(arrowBetween(boxes.of[i], boxes.of[j], shown[i], shown[j]));
-  shown.forEach((members, k) => picture.append(boxOf(context, members, boxes.of[k])));
+  shown.forEach((members, k) => picture.append(boxOf(context, members, boxes.of[k], alike.has(members))));
   return el("figure", {}, title, panZoom(picture), el("figcaption", {}, notes.join(" ")));
 }
 
@@ -67,7 +72,7 @@ function edgesOf(decision, members, n) {
 }
 
 /** Boxes in columns by layer, sources at the left; within a column in the order of the features, whatever the epoch. */
-function layOut(context, shown, layers, width) {
+function layOut(context, shown, layers, width, alike) {
   const columns = [];
   layers.forEach((layer, k) => (columns[layer] ??= []).push(k));
   const boxWidth = Math.max(96, Math.min(190, (width - 16) / columns.length - 36));
@@ -79,6 +84,7 @@ function layOut(context, shown, layers, width) {
     let y = 8;
     for (const k of column) {
       const lines = linesOf(context, shown[k], most);
+      if (alike.has(shown[k])) lines.unshift(`each of ${shown[k].length}:`);
       of[k] = { x, y, width: boxWidth, height: 12 + 16 * lines.length, lines };
       y += of[k].height + 14;
     }
@@ -99,20 +105,21 @@ function linesOf(context, members, most) {
   return lines;
 }
 
-function boxOf(context, members, box) {
-  const isGroup = members.length > 1;
+function boxOf(context, members, box, isEach) {
+  const isGroup = members.length > 1 && !isEach;
   const number = context.decision.groups.indexOf(members);
   const role = ROLES[context.decision.roles?.[members[0]]] ?? ROLES.essential;
   const isIrrelevant = members.every((player) => context.decision.roles?.[player] === "irrelevant");
   const colour = isIrrelevant ? ROLES.irrelevant.colour : isGroup ? GROUP_COLOURS[number % GROUP_COLOURS.length] : role.colour;
   const names = listing(members.map(context.label), 12);
-  const said = isGroup ? `Group of ${members.length}: ${names}` : names;
+  const first = isEach ? 1 : 0;
+  const said = isEach ? `Each of ${names}` : isGroup ? `Group of ${members.length}: ${names}` : names;
   const node = svg("g", { class: "box", ...context.mark(members[0], said, members) });
   node.append(
     svg("title", {}, said),
     svg("rect", { x: box.x, y: box.y, width: box.width, height: box.height, rx: 7, class: "sign-back" }),
     svg("rect", { x: box.x, y: box.y, width: box.width, height: box.height, rx: 7, style: { stroke: colour, fill: colour }, class: isIrrelevant ? "box-back irrelevant" : isGroup ? "box-back group" : "box-back" }),
-    ...box.lines.map((line, k) => svg("text", { x: box.x + 8, y: box.y + 17 + 16 * k, class: "label", "data-players": k < members.length ? members[k] : null }, line)),
+    ...box.lines.map((line, k) => svg("text", { x: box.x + 8, y: box.y + 17 + 16 * k, class: "label", "data-players": k >= first && k < Math.min(members.length, members.length > 4 ? 3 : 4) + first ? members[k - first] : null }, line)),
   );
   return node;
 }
@@ -251,6 +258,6 @@ function panZoom(picture) {
     if (action) { event.preventDefault(); action(); }
   });
   const button = (sign, label, action) => el("button", { type: "button", "aria-label": label, title: label, click: action }, sign);
-  return el("div", { class: "zoom" }, picture, el("div", { class: "zoom-buttons" },
-    button("+", "Zoom in", () => zoom(1 / 1.25)), button("−", "Zoom out", () => zoom(1.25)), button("⤢", "Show all", reset)));
+  return el("div", { class: "zoom" }, el("div", { class: "zoom-buttons" },
+    button("+", "Zoom in", () => zoom(1 / 1.25)), button("−", "Zoom out", () => zoom(1.25)), button("⤢", "Show all", reset)), picture);
 }

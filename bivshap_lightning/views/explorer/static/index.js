@@ -205,7 +205,7 @@ export class Explorer {
     this.hoverListeners = [];
     this.drawnWidth = this.root.clientWidth;
     const state = this.store.state;
-    const beside = this.root.clientWidth >= 1000 && VIEWS[state.beside] && state.beside !== state.view ? state.beside : null;
+    const beside = this.root.clientWidth >= 1150 && VIEWS[state.beside] && state.beside !== state.view ? state.beside : null;
     this.views.className = beside ? "views two" : "views";
     this.besideView.hidden = !beside;
     replace(this.summary, summaryOf(this.context(0)));
@@ -215,7 +215,8 @@ export class Explorer {
     if (beside) this.redrawInto(this.besideView, el("h2", {}, VIEWS[beside].title), VIEWS[beside].draw(this.context(this.besideView.clientWidth - 26)).node);
     drawDetails(this.context(0), this.details);
     this.hover([]);
-    writeAddress(state, this.tab);
+    clearTimeout(this.addressTimer); // browsers limit how often an address may change
+    this.addressTimer = setTimeout(() => writeAddress(this.store.state, this.tab), 200);
   }
 
   /** Replaces a view; the feature that had the focus gets it again. */
@@ -339,6 +340,9 @@ export async function renderEmbedded() {
   const data = document.getElementById("bivshap-data");
   if (!root || !data) return;
   root.hidden = false;
+  const unfold = () => document.getElementById(window.location.hash.slice(1))?.querySelector(":scope > details")?.setAttribute("open", "");
+  window.addEventListener("hashchange", unfold); // links to sections of the page open them
+  unfold();
   await new Explorer(root, new EmbeddedSource(JSON.parse(data.textContent)), "explore").start();
 }
 
