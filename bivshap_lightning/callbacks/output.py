@@ -156,12 +156,12 @@ class Output:
 
 
 def _ranking(graph: ExplanationGraph) -> Any:
-    """The ranking that the metrics judge."""
+    """The ranking that the metrics evaluate."""
     return graph.ranking(personalized=graph.shapley is not None)
 
 
 def summary_line(result: AuditResult, gamma: float, cost: Mapping[str, float]) -> str:
-    """What an audit found and what it cost, in one line; an accuracy after removal stands beside its controls."""
+    """What an audit found and what it cost, in one line; accuracies after removal with their controls."""
     numbers = {name: value for name, (value, _) in result.numbers.items()}
     ranked = {e: numbers[f"bivshap/post_hoc_accuracy/{e}"] for e in result.curves}
     others = {e: v for e, v in ranked.items() if e != OURS}
@@ -180,7 +180,7 @@ def summary_line(result: AuditResult, gamma: float, cost: Mapping[str, float]) -
 
 
 def advice_on(cost: Mapping[str, float], past: Sequence[Mapping[str, float]]) -> str:
-    """What to lower if an audit takes long beside an epoch; said once."""
+    """What to lower if an audit takes long compared with an epoch; only after the first audit."""
     if max([cost["epochs"], *(numbers["bivshap/cost/epochs"] for numbers in past)]) <= AFFORDABLE_SHARE or past:
         return ""
     return ": lower `n_evaluations` or `n_samples`, shorten `compare_with`, or set `time_budget`"

@@ -34,7 +34,7 @@ from bivshap_lightning.callbacks.lightning import (
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
 
-ELSEWHERE = "the audit failed on another process, whose log says why"
+ELSEWHERE = "the audit failed on another process, see its log"
 
 
 class AuditRunner:
@@ -139,15 +139,15 @@ class AuditRunner:
                 with logging_disabled(pl_module):
                     parts = self._explain(trainer, pl_module, audit, selection, start)
             except ModelError as error:
-                if self.in_lockstep:  # the others wait in a collective of the model, which nothing but an end can end
+                if self.in_lockstep:  # the others wait in a collective of the model, until this process ends
                     raise error.cause from None
                 own = error
             except Exception as error:
                 own = error
             if any_process(trainer, own):
                 return None, own or RuntimeError(ELSEWHERE)
-            everyone = [part for found in gather_objects(trainer, parts) for part in found]
-            return audit.combine(parts if self.in_lockstep else everyone), None
+            of_all = [part for found in gather_objects(trainer, parts) for part in found]
+            return audit.combine(parts if self.in_lockstep else of_all), None
 
     def _selection(self, trainer: Any, stage: str) -> SampleSelection:
         if stage not in self._selections:
@@ -173,7 +173,7 @@ class AuditRunner:
         """Find out the task, and which process explains what, from one sample that all processes put through the model.
 
         Raises:
-            TaskError: the task cannot be told.
+            TaskError: the task is ambiguous.
         """
 
         def gather(value: Any) -> list[Any]:
@@ -235,7 +235,7 @@ class AuditRunner:
 
 
 class ModelError(Exception):
-    """An error that the user's model raised, told from errors of the audit.
+    """An error that the user's model raised, as opposed to errors of the audit.
 
     Args:
         cause: the error.
@@ -249,7 +249,7 @@ class ModelError(Exception):
 class AttributedErrors(nn.Module):
     """A model whose errors are raised as :class:`ModelError`.
 
-    Memory that ran out and unknown codes of embeddings pass unchanged, because the game handles them.
+    Out-of-memory errors and indices out of range pass unchanged, because the game handles them.
 
     Args:
         module: the model.
@@ -270,7 +270,7 @@ class AttributedErrors(nn.Module):
 
 
 class CollectiveDetector(TorchDispatchMode):
-    """Sees within its context whether anything communicates between processes.
+    """Detects operators that communicate between processes.
 
     Attributes:
         found: names of the operators that did.

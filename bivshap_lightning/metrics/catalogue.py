@@ -271,7 +271,7 @@ def numbers_of(scope: str) -> list[Number]:
 
 
 def ranking_numbers() -> list[Number]:
-    """The entries that judge the ranking of an explainer.
+    """The entries that evaluate the ranking of an explainer.
 
     Example:
         >>> [number.family for number in ranking_numbers()]
@@ -281,7 +281,7 @@ def ranking_numbers() -> list[Number]:
 
 
 def sample_parts(tag: str, sample: ScoredSample) -> tuple[float, float] | None:
-    """Numerator and denominator that a sample contributes to a number over samples; None if the sample does not say.
+    """Numerator and denominator that a sample contributes to a number over samples; None if the sample lacks it.
 
     Args:
         tag: of the number.
@@ -297,7 +297,7 @@ def _parts(number: Number | None, tag: str, sample: ScoredSample) -> tuple[float
 
 
 def estimate_over(tag: str, samples: Sequence[ScoredSample]) -> tuple[float, float] | None:
-    """A number over samples and its standard error; None if some sample does not say.
+    """A number over samples and its standard error; None if some sample lacks it.
 
     Args:
         tag: of the number.
