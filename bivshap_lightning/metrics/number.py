@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from bivshap_lightning.metrics.intervals import Interval
 
 EXPLAINER = "{explainer}"
-"""Stands in a tag for the name of the explainer."""
+"""Placeholder in a tag for the name of the explainer."""
 
 Task = Literal["binary", "multiclass", "multilabel", "regression"]
 ALL_TASKS: tuple[Task, ...] = ("binary", "multiclass", "multilabel", "regression")

@@ -323,7 +323,7 @@ def test_lightning_cli(tmp_path):
         "    - class_path: bivshap_lightning.callbacks.BivShapCallback\n"
         "      init_args:\n"
         "        {n_samples: 5, compare_with: [feature_ablation], gamma: 0.001, method: sampling, feature_mask:\n"
-        "         {class_path: bivshap_lightning.game.players.Segments, init_args: {n: 3}}, baselines: 1}\n"
+        "         {class_path: bivshap_lightning.Segments, init_args: {n: 3}}, baselines: 1}\n"
     )
     cli = LightningCLI(Module, DataModule, args=["fit", "--config", str(config)], save_config_callback=None)
     (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, BivShapCallback)]
