@@ -35,7 +35,7 @@ from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
 
 T = TypeVar("T")
-ELSEWHERE = "the audit failed on another process, whose log says why"
+ELSEWHERE = "the audit failed on another process, see its log"
 
 
 class AuditRunner:
