@@ -77,11 +77,14 @@ def test_text_gru_on_real_reviews(tmp_path):
     check_the_papers_sentence(said, tmp_path / "text.png")
 
 
+@pytest.mark.slow
 def test_adult_columns(tmp_path):
     """A table in the format of Adult: two columns say the same, most say nothing."""
     rng = np.random.default_rng(0)
-    words = {"workclass": 3, "education": 8, "marital_status": 3, "occupation": 5, "relationship": 3, "race": 2, "sex": 2,
-             "native_country": 4}  # fmt: skip
+    words = {
+        "workclass": 3, "education": 8, "marital_status": 3, "occupation": 5, "relationship": 3, "race": 2, "sex": 2,
+        "native_country": 4,
+    }  # fmt: skip
     rows = []
     for _ in range(1200):
         education, age, sex = rng.integers(8), rng.integers(18, 80), rng.integers(2)
