@@ -20,7 +20,7 @@ from bivshap_lightning.game import Game
 from bivshap_lightning.graph.candidates import KeepGains
 from bivshap_lightning.graph.checks import BoolArray, FloatArray
 
-N_CANDIDATES, N_SUPERSETS = 4, 32
+N_CANDIDATES, PLAYERS_PER_CANDIDATE, N_SUPERSETS = 4, 16, 32
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def sufficient_set(
     game: Game,
     explanation: Explanation,
     *,
-    n_candidates: int = N_CANDIDATES,
+    n_candidates: int | None = None,
     n_supersets: int = N_SUPERSETS,
     seed: int = 0,
 ) -> tuple[SufficientSet, ...]:
@@ -84,7 +84,7 @@ def sufficient_set(
     Args:
         game: of B samples. Explain the predicted class (`target=None`): the gains are those of the explained one.
         explanation: of the same game, by any explainer; univariate ones rank by their attributions.
-        n_candidates: players that the model compares in each step.
+        n_candidates: players that the model compares in each step; by default 4, or a sixteenth of all if that is more.
         n_supersets: random supersets on which the stable set must agree, and that certify it.
         seed: of the random supersets.
 
@@ -103,6 +103,8 @@ def sufficient_set(
         >>> found.members, found.stable_members, str(found)
         ((0,), (0,), '1 of 4 suffice; with 1, 100% of random additions leave the decision')
     """
+    if n_candidates is None:
+        n_candidates = max(N_CANDIDATES, game.n_players // PLAYERS_PER_CANDIDATE)
     check_integer(n_candidates, "n_candidates", minimum=1)
     check_integer(n_supersets, "n_supersets", minimum=1)
     if tuple(explanation.shapley.shape) != (game.n_samples, game.n_players):
