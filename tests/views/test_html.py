@@ -21,7 +21,8 @@ from bivshap_lightning.audit.record import AuditRecord, ClassMetrics, Estimate, 
 from bivshap_lightning.gate import GateError, Rule, judge, judging
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.averaging import mean_of_same_players
-from bivshap_lightning.views.html import drawings, render_failure, render_page
+from bivshap_lightning.views.html import drawings, explorer, render_failure, render_page
+from bivshap_lightning.views.html.content import PageContent
 from tests.records import GAMMA, C, P, fields, npz, write
 from tests.test_cli import call, refused
 
@@ -435,5 +436,70 @@ def test_the_page_in_a_browser(page, tmp_path):
             assert tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
             assert tab.evaluate("[...document.querySelectorAll('details')].every(d => d.offsetHeight > 60)")
             assert tab.pdf(format="A4").startswith(b"%PDF")
+        finally:
+            browser.close()
+
+
+def test_the_page_holds_as_many_graphs_as_there_is_room_for(audit, monkeypatch):
+    content = PageContent(AuditRecord.load(audit))
+    (record,) = explorer.embedded_data(content)["records"]
+    assert list(record["graphs"]) == ["class:cat", "class:dog", "sample:5", *list(record["graphs"])[3:]]
+    assert all(subject["is_here"] for subject in record["description"]["subjects"])
+    monkeypatch.setattr(explorer, "MAX_BYTES", 10)
+    (record,) = explorer.embedded_data(content)["records"]
+    assert list(record["graphs"]) == ["class:cat"]
+    assert sum(subject["is_here"] for subject in record["description"]["subjects"]) == 1
+
+
+def test_the_explorer_compares_what_both_records_have(audit, tmp_path):
+    """The previous record has one class and two samples only."""
+    graphs = [or_game(["age", "age (copy)", "height", "weight"], seed) for seed in range(2)]
+    previous = AuditRecord.load(save(tmp_path / "old.json", graphs, ["cat", "cat"]))
+    now, before = explorer.embedded_data(PageContent(AuditRecord.load(audit), previous))["records"]
+    assert [now["run"], before["run"]] == ["this record", "previous record"]
+    assert set(before["graphs"]) == {"class:cat", "sample:0", "sample:1"}
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+def test_the_explorer_in_the_page(page, audit, tmp_path):
+    """No server, no request: the page decides at a gamma what Python decides."""
+    from playwright.sync_api import sync_playwright
+
+    file = tmp_path / "report.html"
+    file.write_text(page, encoding="utf-8")
+    graph = AuditRecord.load(audit).class_graphs["cat"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        try:
+            tab = browser.new_page(viewport={"width": 1200, "height": 900})
+            said, asked = [], []
+            tab.on("console", lambda message: said.append(message.text))
+            tab.on("pageerror", lambda error: said.append(str(error)))
+            tab.on("request", lambda request: asked.append(request.url))
+            tab.goto(file.as_uri(), wait_until="load")
+            tab.locator("[data-count]").first.wait_for(timeout=20_000)
+            for gamma in (graph.relative_gamma, 0.3):
+                tab.get_by_label("Gamma as a number").fill(repr(gamma))
+                tab.get_by_label("Gamma as a number").press("Enter")
+                h, roles = graph.redundancy(gamma), graph.roles(gamma)
+                tab.locator(f"[data-count=redundant-pairs][data-value='{h.n_redundant}']").wait_for(timeout=10_000)
+                assert tab.locator("[data-count=groups]").get_attribute("data-value") == str(len(h.groups))
+                for role in set(roles.roles):
+                    shown = tab.locator(f"[data-count={role}]").get_attribute("data-value")
+                    assert shown == str(roles.roles.count(role))
+            for view in ("Graph", "Matrix", "On the input", "Numbers", "Over time"):
+                tab.get_by_role("tab", name=view).click()
+                tab.locator("#main-view svg").first.wait_for(timeout=10_000)
+            assert "Compare with" in tab.locator("#main-view").inner_text()
+            assert "The gate failed" not in tab.locator("#main-view").inner_text()
+            tab.get_by_role("tab", name="Numbers").click()
+            assert "The gate failed" in tab.locator("#main-view").inner_text()
+            # A link to a folded section opens it.
+            tab.locator("nav a", has_text="Groups").click()
+            tab.locator("#groups > details[open]").wait_for(timeout=10_000)
+            assert said == []
+            assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
         finally:
             browser.close()

@@ -431,3 +431,30 @@ def test_loading_the_plugin_imports_nothing_heavy():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_the_callback_writes_what_the_tab_reads(tmp_path):
+    """A real Trainer, with the record in the folder of another logger than TensorBoard's."""
+    import pytorch_lightning as pl
+    from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+
+    from bivshap_lightning.callbacks import BivShapCallback
+    from tests.callbacks.modules import Module, train_loader, valid_loader
+
+    loggers = [CSVLogger(tmp_path, name="csv", version=""), TensorBoardLogger(tmp_path, name="tb", version="")]
+    callback = BivShapCallback(n_samples=4, compare_with=(), panels=False, every_n_epochs=1, on_error="raise")
+    trainer = pl.Trainer(
+        max_epochs=2, logger=loggers, callbacks=[callback], accelerator="cpu", enable_progress_bar=False,
+        enable_checkpointing=False, enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(Module(), train_loader(), valid_loader())
+    tab = Tab(tmp_path)
+    assert [entry["run"] for entry in tab.json("runs")["runs"]] == ["tb"]
+    steps = tab.json("index", run="tb")["steps"]
+    assert [step["epoch"] for step in steps] == [0, 1]
+    moment = {"run": "tb", "tag": TAG, "step": steps[-1]["step"]}
+    assert len([s for s in tab.json("record", **moment)["subjects"] if s["kind"] == "sample"]) == 4
+    header, _ = read_graph(tab.ask("graph", **moment, subject="sample:0").data)
+    record = AuditRecord.load(sorted((tmp_path / "csv" / "bivshap").glob("*.json"))[-1])
+    assert header["orders"]["keep"] == record.sample_graphs[0].order("keep").tolist()

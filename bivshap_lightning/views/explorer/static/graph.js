@@ -43,7 +43,7 @@ function drawQuotient(context, width) {
   const title = el("h3", {}, "H: what makes what redundant");
   const nAlone = decision.components.filter((members) => members.length === 1 && degree.get(members) === 0).length;
   const notes = [`An arrow a → b says: once a is present, b adds at most γ. A box holds features that make each other redundant.`];
-  if (shown.some((members) => members.every((player) => decision.roles?.[player] === "irrelevant"))) notes.push("Dashed: irrelevant features, which add at most γ whatever is present.");
+  if (shown.some((members) => isWeak(context, members))) notes.push("Dashed: features that are irrelevant or may be, which add at most γ whatever is present.");
   if (shown.some((members) => alike.has(members))) notes.push("A box with “each of” holds features that have the same arrows, and none among them.");
   if (linked.length > shown.length) notes.push(`${linked.length - shown.length} smaller boxes are left out.`);
   if (nAlone) notes.push(`${count(nAlone, "feature")} without such a pair ${nAlone === 1 ? "is" : "are"} not drawn.`);
@@ -58,6 +58,12 @@ function drawQuotient(context, width) {
   for (const [i, j] of edges) picture.append(arrowBetween(boxes.of[i], boxes.of[j], shown[i], shown[j]));
   shown.forEach((members, k) => picture.append(boxOf(context, members, boxes.of[k], alike.has(members))));
   return el("figure", {}, title, panZoom(picture), el("figcaption", {}, notes.join(" ")));
+}
+
+/** Whether a group or feature of H is there for its weakness: irrelevant, or in a group with no interchangeable member. */
+function isWeak({ decision }, members) {
+  const weak = members.length > 1 ? ["irrelevant", "undecided"] : ["irrelevant"];
+  return decision.roles !== null && members.every((player) => weak.includes(decision.roles[player])) && decision.component[members[0]] === decision.component[members[members.length - 1]];
 }
 
 function edgesOf(decision, members, n) {
@@ -109,7 +115,7 @@ function boxOf(context, members, box, isEach) {
   const isGroup = members.length > 1 && !isEach;
   const number = context.decision.groups.indexOf(members);
   const role = ROLES[context.decision.roles?.[members[0]]] ?? ROLES.essential;
-  const isIrrelevant = members.every((player) => context.decision.roles?.[player] === "irrelevant");
+  const isIrrelevant = isWeak(context, members);
   const colour = isIrrelevant ? ROLES.irrelevant.colour : isGroup ? GROUP_COLOURS[number % GROUP_COLOURS.length] : role.colour;
   const names = listing(members.map(context.label), 12);
   const first = isEach ? 1 : 0;
