@@ -86,8 +86,8 @@ def groups_table(
         | :---: | ---: | :--- | :--- | :--- | :--- |
         | A | 2 | a, b | a |  |  |
         <BLANKLINE>
-        Members of a group make each other redundant: once one is present, the others add nothing (at most
-        gamma = 1e-05). *Keep* is the member that ranks highest.
+        Groups are connected by edges of H: once one end is present, the other adds at most 2 gamma = 2e-05 on
+        average, also if it plays no part at all. *Keep* is the member that ranks highest.
     """
     check_same_players(graph, h)
     if not h.groups:
@@ -109,8 +109,8 @@ def groups_table(
     left = len(h.groups) - len(groups)
     more = f" {left:,} smaller groups are not listed." if left else ""
     return (
-        f"{table}\n\nMembers of a group make each other redundant: once one is present, the others add nothing "
-        f"(at most gamma = {h.gamma:.3g}). *Keep* is the member that ranks highest.{more}"
+        f"{table}\n\nGroups are connected by edges of H: once one end is present, the other adds at most 2 gamma = "
+        f"{2 * h.gamma:.3g} on average, also if it plays no part at all. *Keep* is the member that ranks highest.{more}"
     )
 
 
