@@ -69,7 +69,7 @@ class RedundancyGate(EitherCallback):
 
     @property
     def reason(self) -> str:
-        """Why the last verdict is no pass; empty if it is one."""
+        """Why the last verdict is not a pass; empty if it is."""
         return "" if self.verdict is None else self.verdict.reason
 
     def state_dict(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class RedundancyGate(EitherCallback):
         value = torch.tensor(float(passed), device=pl_module.device)
         pl_module.log(TAG, value, sync_dist=trainer.world_size > 1)
         if verdict is not None and not passed:
-            self._settle(trainer, verdict)
+            self._apply(trainer, verdict)
 
     def _new_verdict(self, trainer: Any, audit: BivShapCallback) -> Verdict | None:
         """The verdict over an audit of this epoch; None if none was due."""
@@ -131,7 +131,7 @@ class RedundancyGate(EitherCallback):
         except (GateError, RecordError) as error:
             return Verdict(error=str(error))
 
-    def _settle(self, trainer: Any, verdict: Verdict) -> None:
+    def _apply(self, trainer: Any, verdict: Verdict) -> None:
         message = f"RedundancyGate, epoch {trainer.current_epoch}: {verdict.to_text()}"
         if self.on_fail == "raise":
             raise RuntimeError(message)

@@ -17,6 +17,7 @@ from bivshap_lightning.audit.errors import RecordError
 from bivshap_lightning.audit.json_fields import NOT_STORED, decode, encode
 from bivshap_lightning.audit.record import AuditRecord, Configuration
 from bivshap_lightning.audit.record_files import checksum
+from bivshap_lightning.audit.record_parts import COMPARED
 from bivshap_lightning.gate.profile import Profile, SampleProfile
 from bivshap_lightning.gate.rules import GateError
 from bivshap_lightning.graph.roles import ROLES
@@ -26,7 +27,7 @@ from bivshap_lightning.text import printable, shown
 KIND = "bivshap_lightning.Reference"
 REFERENCE_VERSION = 1
 MAX_BYTES = 256 * 2**20
-SAME_SETTINGS = ("players", "removal", "behavior", "link", "gamma", "target", "seed", "n_evaluations")
+SAME_SETTINGS = (*COMPARED, "seed", "n_evaluations")
 """Configuration in which a record must agree with the reference: other settings have other distances."""
 
 
@@ -159,7 +160,11 @@ def demand_same_settings(
         GateError: naming the fields that differ.
     """
     pairs = {name: (getattr(configuration, name), getattr(record.configuration, name)) for name in names}
-    differing = [f"{name} (previous {old!r}, now {new!r})" for name, (old, new) in pairs.items() if old != new]
+    differing = [
+        f"{name.removeprefix('compared_')} (previous {old!r}, now {new!r})"
+        for name, (old, new) in pairs.items()
+        if old != new
+    ]
     if differing:
         raise GateError(
             f"{record.source} and {source} must agree in what they measure, got different {', '.join(differing)}. "
