@@ -105,3 +105,18 @@ def test_adult_columns(tmp_path):
     assert len({"education", "education_num"} & set(can_go.split(", "))) == 1
     before, after = map(float, re.search(r"accuracy ([\d.]+) before, ([\d.]+) after", said).groups())
     assert after > before - 0.02
+
+
+@pytest.mark.slow
+def test_release_history(tmp_path):
+    """Accuracy stays, the share of the hidden sensor goes, and the last release is stopped by its name."""
+    said = run_example("release_history.py", "--output", tmp_path)
+    accuracies, first, second = zip(
+        *(map(float, found) for found in re.findall(r"accuracy ([\d.]+), .* A ([\d.]+), of sensor B ([\d.]+)", said)),
+        strict=True,
+    )
+    assert min(accuracies) > 0.95
+    assert first[-1] < first[0] / 2
+    assert second[-1] > second[0]
+    assert re.search(r"release_4 FAILED\n +proline, sensor A: place \d+ before, place \d+ now", said)
+    assert (tmp_path / "history.html").stat().st_size > 10_000

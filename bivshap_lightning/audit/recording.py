@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bivshap_lightning.audit.audit import AuditResult, AuditSettings, ExplainedSample
+from bivshap_lightning.audit.json_fields import is_finite_number
 from bivshap_lightning.audit.notes import notes_of
 from bivshap_lightning.audit.record import (
     MAX_PICTURED_CLASSES,
@@ -98,7 +99,8 @@ def make_record(
     Args:
         result: what was found.
         settings: what was computed.
-        run: fields of :class:`~bivshap_lightning.audit.record.Run`.
+        run: fields of :class:`~bivshap_lightning.audit.record.Run`; and, under "validation_metrics", what the training
+            run itself logged.
         cost: seconds, forwards and share of the epoch.
         class_names: names of the classes.
         n_pictures: how many of the hardest samples keep a picture, besides one of each class; 0 for none at all.
@@ -109,12 +111,15 @@ def make_record(
     unknown = [tag for tag in result.numbers if find_number(tag) is None]
     if unknown:
         raise ValueError(f"`numbers` must be in the catalogue of numbers, got {unknown}. Add an entry for each.")
+    logged: Mapping[str, float] = run.get("validation_metrics", {})
+    about = {name: value for name, value in run.items() if name != "validation_metrics"}
     gamma, class_names = settings.known_gamma, replace(class_names, task=settings.task)
     samples = tuple(_sample_summary(sample, gamma, class_names) for sample in result.samples)
     record = AuditRecord(
         configuration=configuration_of(result, settings),
         versions=software_versions(),
-        run=Run(**{**run, "sample_keys": tuple(run.get("sample_keys", ()))}),
+        run=Run(**{**about, "sample_keys": tuple(run.get("sample_keys", ()))}),
+        validation_metrics={name: value for name, value in logged.items() if is_finite_number(value)},
         # Shares of all players come without a standard error; the samples have it.
         metrics={
             tag: Estimate(value, error or (estimate_over(tag, samples) or (value, error))[1])

@@ -354,6 +354,10 @@ class BivShapCallback(EitherCallback):
             "time_budget": self.runner.time_budget,
             "n_samples": self.runner.n_samples,
             "sample_keys": self.runner.sample_keys(stage),
+            # Asked of the trainer on all processes, because it may reduce over them.
+            "validation_metrics": {
+                tag: float(value) for tag, value in trainer.callback_metrics.items() if not tag.startswith("bivshap/")
+            },
         }
 
     def summary(self) -> str:

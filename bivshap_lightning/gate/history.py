@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -82,10 +81,10 @@ class History:
     def to_text(self) -> str:
         """A table for the terminal."""
         tags = [n.tag for n in numbers_of("record drift")]
-        heads = [f"{tag.removeprefix('drift/'):>8}" for tag in tags]
+        heads = [f"{tag.removeprefix('drift/'):>10}" for tag in tags]
         lines = [*(f"note: {note}" for note in self.notes), f"drift from {self.against}", f"{''.join(heads)}  record"]
         for entry in self.entries:
-            values = "".join(f"{number(entry.drift[tag]) if tag in entry.drift else '-':>8}" for tag in tags)
+            values = "".join(f"{number(entry.drift[tag]) if tag in entry.drift else '-':>10}" for tag in tags)
             words = "" if entry.verdict is None else " passed" if entry.verdict.passed else " FAILED"
             lines.append(f"{values}  {entry.name}{words}")
             lines += [
@@ -137,9 +136,12 @@ def make_history(records: Sequence[Record], *, rules: Rules | None = None) -> Hi
 def _names(records: Sequence[AuditRecord]) -> list[str]:
     """Epoch and step if they tell the records apart, else file names, else numbers."""
     moments = [", ".join(f"{k} {v}" for k, v in r.run.moment.items() if k != "stage") for r in records]
-    files = [Path(r.source).stem for r in records]
-    paths = [os.path.join(*Path(r.source).parts[-2:]) for r in records]
-    for names in (moments, files, paths):
+    parts = [Path(r.source).with_suffix("").parts for r in records]
+    files = [own[-1] for own in parts]
+    folders = [""]
+    if len({len(own) for own in parts}) == 1:  # the folders in which the paths differ
+        folders = ["/".join(p for k, p in enumerate(own) if any(p != other[k] for other in parts)) for own in parts]
+    for names in (moments, files, folders):
         if all(names) and len(set(names)) == len(names):
             return names
     return [f"record {k}" for k in range(1, len(records) + 1)]

@@ -7,8 +7,9 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.callbacks import BivShapCallback, RedundancyGate
-from bivshap_lightning.gate import judge
+from bivshap_lightning.gate import judge, load_rules
 from tests.callbacks.modules import Module, table, valid_loader
 from tests.test_cli import call, refused
 
@@ -69,3 +70,13 @@ def test_the_training_loop_uses_the_reference(trusted):
     path = audit(folder, 12, gate=gate)
     assert gate.verdict.passed
     assert gate.verdict.results == judge(path, folder / "loop.toml").results
+
+
+def test_records_carry_the_validation_metrics_of_the_run(trusted):
+    folder, records = trusted
+    found = [AuditRecord.load(path).validation_metrics for path in records]
+    assert all(set(metrics) == {"val_loss"} and metrics["val_loss"] > 0 for metrics in found)
+    assert call("calibrate", *records, "-o", folder / "metrics.toml")[0] == 0
+    (rule,) = (rule for rule in load_rules(folder / "metrics.toml") if rule.metric == "val_loss")
+    assert rule.severity == "warn"
+    assert rule.min < min(m["val_loss"] for m in found) < max(m["val_loss"] for m in found) < rule.max
