@@ -361,7 +361,7 @@ def test_other_commands_as_json(folder, tmp_path):
     assert json_of("--version", "--json") == (0, {"version": __version__})
     code, said = json_of("tensorboard", tmp_path, "--json")
     assert code == 0
-    assert said["command"][-2:] == [str(tmp_path), "--samples_per_plugin=images=1000"]
+    assert said["command"][-2:] == [str(tmp_path), "--samples_per_plugin=images=1000,bivshap=1000"]
 
 
 def test_tensorboard_is_started_with_the_flags_it_needs(monkeypatch, tmp_path):
@@ -370,7 +370,7 @@ def test_tensorboard_is_started_with_the_flags_it_needs(monkeypatch, tmp_path):
     assert call("tensorboard", tmp_path) == (0, "")
     (command,) = commands
     assert command[1:5] == ["-m", "tensorboard.main", "--logdir", str(tmp_path)]
-    assert command[5:] == ["--samples_per_plugin=images=1000"]
+    assert command[5:] == ["--samples_per_plugin=images=1000,bivshap=1000"]
     assert refused(*call("tensorboard", tmp_path / "none"))
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from bivshap_lightning.audit.record import AuditRecord
     from bivshap_lightning.audit.record_parts import GraphSummary
 
-PARTS = ("weights", "standard_error", "shapley")
-_NAME = re.compile(r"(weights|standard_error|shapley)|(weights|standard_error|shapley|image|segments)_(\d{1,9})")
+PARTS = ("weights", "standard_error", "shapley", "shapley_standard_error")
+_NAME = re.compile(f"({'|'.join(PARTS)})|({'|'.join(PARTS)}|image|segments)_(\\d{{1,9}})")
 _ROUNDING = 2.0**-22
 """Relative error of a stored number, with room for that of sums over samples."""
 
@@ -37,10 +37,19 @@ def graphs_of_samples(record: AuditRecord) -> tuple[ExplanationGraph, ...]:
     Raises:
         RecordError: the arrays are not those of the samples.
     """
-    return tuple(_graph_of(record, k) for k in range(len(record.samples)))
+    return tuple(graph_of_sample(record, k) for k in range(len(record.samples)))
 
 
-def _graph_of(record: AuditRecord, k: int) -> ExplanationGraph:
+def graph_of_sample(record: AuditRecord, k: int) -> ExplanationGraph:
+    """G of one sample, without those of the others.
+
+    Args:
+        record: the record.
+        k: position of the sample.
+
+    Raises:
+        RecordError: the arrays are not those of the samples.
+    """
     names = record.samples[k].players
     n, n_samples = len(names), len(record.samples)
     parts: dict[str, Any] = {}
@@ -77,7 +86,7 @@ def verify_arrays(record: AuditRecord) -> None:
         kind = record.arrays[name].dtype.kind
         demand(kind in "fiu", record, f"arrays[{shown(name)}]", "hold numbers", kind)
     for k, (sample, graph) in enumerate(zip(record.samples, record.sample_graphs, strict=True)):
-        _verify_picture(record, k)
+        verify_picture(record, k)
         _verify_summary(record, f"samples[{k}]", sample, graph)
         if sample.gain is not None and graph.shapley is not None:
             error = abs(float(graph.shapley.sum()) - sample.gain)
@@ -128,8 +137,16 @@ def _groups(h: RedundancyGraph) -> set[frozenset[str]]:
     return {frozenset(h.names[k] for k in group) for group in h.groups}
 
 
-def _verify_picture(record: AuditRecord, k: int) -> None:
-    """A picture and the player of each of its pixels belong together."""
+def verify_picture(record: AuditRecord, k: int) -> None:
+    """Verify that a picture and the player of each of its pixels belong together.
+
+    Args:
+        record: the record.
+        k: position of the sample.
+
+    Raises:
+        RecordError: they do not, or one of them is missing.
+    """
     image, segments = (record.arrays.get(f"{name}_{k}") for name in ("image", "segments"))
     if image is None and segments is None:
         return

@@ -74,7 +74,9 @@ class BivShapCallback(EitherCallback):
             that explains a game.
         compare_n_evaluations: model rows per sample for each of them, but at least four per player; None for each
             explainer's own default.
-        gamma: the largest absolute weight that counts as redundant.
+        gamma: the largest absolute weight that counts as redundant. None: relative to what there is to explain, the
+            smaller of 1 % and 15 % / F of the mean `abs(u(all) - u(none))` over the samples (F players). The paper's is
+            1e-5.
         seed: of the choice of samples and of the coalitions, which are the same in every epoch.
         perturbations_per_eval: at most this many times the number of samples in one forward pass; None chooses.
         every_n_epochs: audit after the validation of epochs 0, n, 2n, ..., whatever it costs; in between the last
@@ -118,7 +120,7 @@ class BivShapCallback(EitherCallback):
         n_evaluations: int | None = None,
         compare_with: Sequence[Any] = DEFAULT_COMPARISON,
         compare_n_evaluations: int | None = 256,
-        gamma: float = 1e-5,
+        gamma: float | None = None,
         seed: int = 0,
         perturbations_per_eval: int | None = None,
         every_n_epochs: int | None = None,
@@ -358,7 +360,7 @@ class BivShapCallback(EitherCallback):
         """What the last audit found and what it cost, in one line."""
         if self.result is None:
             raise RuntimeError("`summary` must be asked for after an audit, got none so far.")
-        return summary_line(self.result, self.settings.gamma, self._cost)
+        return summary_line(self.result, self.runner.resolved, self._cost)
 
     def record(self) -> AuditRecord:
         """The record of the last audit."""

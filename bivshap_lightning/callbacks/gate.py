@@ -18,7 +18,7 @@ from bivshap_lightning.callbacks.lightning import (
     rank_zero_warn,
 )
 from bivshap_lightning.gate import GateError, RecordError, Rule, Verdict, judge
-from bivshap_lightning.gate.rules import as_rules
+from bivshap_lightning.gate.rules_file import as_gate
 
 TAG = "bivshap/gate/passed"
 
@@ -56,10 +56,12 @@ class RedundancyGate(EitherCallback):
         super().__init__()
         if on_fail not in ("log", "stop", "raise"):
             raise ValueError(f"`on_fail` must be 'log', 'stop' or 'raise', got {on_fail!r}.")
-        self.rules, self.on_fail = as_rules(rules), on_fail
+        self._gate, self.on_fail = as_gate(rules), on_fail
+        self.rules = self._gate.rules
         # Read now: other processes may have another file system, and a missing file is found before training.
         self.against = None if against is None else as_record(against)
-        changes = [rule.name for rule in self.rules if rule.needs_previous]
+        has_reference = self._gate.reference is not None
+        changes = [r.name for r in self.rules if r.needs_previous and not (r.is_record_drift and has_reference)]
         if changes and self.against is None:
             raise ValueError(f"`against` must be a previous record for rules about changes, got None for {changes}.")
         self.verdict: Verdict | None = None
@@ -125,7 +127,7 @@ class RedundancyGate(EitherCallback):
             return None
         self._judged = audit.result
         try:
-            return judge(audit.record(), self.rules, self.against)
+            return judge(audit.record(), self._gate, self.against)
         except (GateError, RecordError) as error:
             return Verdict(error=str(error))
 

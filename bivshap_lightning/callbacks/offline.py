@@ -35,7 +35,7 @@ from bivshap_lightning.callbacks.lightning import MisconfigurationException, ran
 from bivshap_lightning.callbacks.offline_arguments import Arguments, Ingredients
 from bivshap_lightning.callbacks.resumable import ResumableRunner
 from bivshap_lightning.callbacks.runner import ELSEWHERE, AuditRunner, ModelError
-from bivshap_lightning.gate import GateError, judge, load_rules
+from bivshap_lightning.gate import GateError, judge, load_gate
 from bivshap_lightning.graph.storage import replace_file
 
 if TYPE_CHECKING:
@@ -219,7 +219,9 @@ def _check_rules(options: Namespace) -> None:
     if options.against is not None:
         AuditRecord.load(options.against)
     if options.rules is not None:
-        changes = [rule.name for rule in load_rules(options.rules) if rule.needs_previous]
+        gate = load_gate(options.rules)
+        has_reference = gate.reference is not None
+        changes = [r.name for r in gate.rules if r.needs_previous and not (r.is_record_drift and has_reference)]
         if changes and options.against is None:
             raise AuditError(f"`--against` must be a previous record for rules about changes, got none for {changes}.")
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,7 @@ from bivshap_lightning.callbacks.lightning import (
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
 
+T = TypeVar("T")
 ELSEWHERE = "the audit failed on another process, see its log"
 
 
@@ -132,22 +133,46 @@ class AuditRunner:
                     self._prepare(trainer, pl_module, selection)
             except Exception as error:  # all processes make the same forward pass there, and so fail alike
                 return None, error
+            if self.resolved.gamma is None:
+                sizes, failure = self._on_all(trainer, pl_module, lambda: self._sizes(trainer, pl_module, selection))
+                if failure is not None:
+                    return None, failure
+                self.resolved = self.resolved.with_relative_gamma(sizes)
             agree = trainer.strategy.broadcast if self.in_lockstep else None
             audit = Audit(self.resolved, pl_module.device, self.feature_names, agree=agree)
-            parts: list[ChunkResult] = []
-            try:
-                with logging_disabled(pl_module):
-                    parts = self._explain(trainer, pl_module, audit, selection, start)
-            except ModelError as error:
-                if self.in_lockstep:  # the others wait in a collective of the model, until this process ends
-                    raise error.cause from None
-                own = error
-            except Exception as error:
-                own = error
-            if any_process(trainer, own):
-                return None, own or RuntimeError(ELSEWHERE)
-            of_all = [part for found in gather_objects(trainer, parts) for part in found]
-            return audit.combine(parts if self.in_lockstep else of_all), None
+            parts, failure = self._on_all(
+                trainer, pl_module, lambda: self._explain(trainer, pl_module, audit, selection, start)
+            )
+            return (audit.combine(parts), None) if failure is None else (None, failure)
+
+    def _on_all(
+        self, trainer: Any, pl_module: Any, compute: Callable[[], list[T]]
+    ) -> tuple[list[T], BaseException | None]:
+        """What all processes computed together, or the error if one of them failed."""
+        own: BaseException | None = None
+        mine: list[T] = []
+        try:
+            with logging_disabled(pl_module):
+                mine = compute()
+        except ModelError as error:
+            if self.in_lockstep:  # the others wait in a collective of the model, which nothing but an end can end
+                raise error.cause from None
+            own = error
+        except Exception as error:
+            own = error
+        if any_process(trainer, own):
+            return [], own or RuntimeError(ELSEWHERE)
+        everyone = [part for found in gather_objects(trainer, mine) for part in found]
+        return (mine if self.in_lockstep else everyone), None
+
+    def _sizes(self, trainer: Any, pl_module: Any, selection: SampleSelection) -> list[tuple[int, float]]:
+        """Players and `u(all) - u(none)` of the samples that this process has to explain."""
+        audit = Audit(self.resolved, pl_module.device)
+        found: list[tuple[int, float]] = []
+        for chunk in selection.chunks(pl_module.device):
+            forward = self._forward(trainer, pl_module, chunk.batch)
+            found += audit.sizes(AttributedErrors(forward) if self.in_lockstep else forward, chunk)
+        return found
 
     def _selection(self, trainer: Any, stage: str) -> SampleSelection:
         if stage not in self._selections:
@@ -173,7 +198,7 @@ class AuditRunner:
         """Find out the task, and which process explains what, from one sample that all processes put through the model.
 
         Raises:
-            TaskError: the task is ambiguous.
+            TaskError: the task cannot be told.
         """
 
         def gather(value: Any) -> list[Any]:
@@ -235,7 +260,7 @@ class AuditRunner:
 
 
 class ModelError(Exception):
-    """An error that the user's model raised, as opposed to errors of the audit.
+    """An error that the user's model raised, told from errors of the audit.
 
     Args:
         cause: the error.
@@ -249,7 +274,7 @@ class ModelError(Exception):
 class AttributedErrors(nn.Module):
     """A model whose errors are raised as :class:`ModelError`.
 
-    Out-of-memory errors and indices out of range pass unchanged, because the game handles them.
+    Memory that ran out and unknown codes of embeddings pass unchanged, because the game handles them.
 
     Args:
         module: the model.
@@ -270,7 +295,7 @@ class AttributedErrors(nn.Module):
 
 
 class CollectiveDetector(TorchDispatchMode):
-    """Detects operators that communicate between processes.
+    """Sees within its context whether anything communicates between processes.
 
     Attributes:
         found: names of the operators that did.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         describe_scalars,
         write_figure,
         write_histogram,
+        write_index,
         write_text,
     )
     from bivshap_lightning.views.tensorboard.tables import groups_table, pairs_table, ranking_table
@@ -54,6 +55,7 @@ _MODULES = {
     "render_png": "figures.png",
     "write_figure": "tensorboard.summaries",
     "write_histogram": "tensorboard.summaries",
+    "write_index": "tensorboard.summaries",
     "write_text": "tensorboard.summaries",
 }
 
@@ -76,6 +78,7 @@ __all__ = [
     "render_png",
     "write_figure",
     "write_histogram",
+    "write_index",
     "write_text",
 ]
 

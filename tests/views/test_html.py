@@ -1,5 +1,6 @@
 """The page of an audit: what it says, that data stays text, and how it behaves in a real browser."""
 
+import base64
 import copy
 import hashlib
 import html
@@ -20,7 +21,8 @@ from bivshap_lightning.audit.record import AuditRecord, ClassMetrics, Estimate, 
 from bivshap_lightning.gate import GateError, Rule, judge, judging
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.averaging import mean_of_same_players
-from bivshap_lightning.views.html import drawings, render_failure, render_page
+from bivshap_lightning.views.html import drawings, explorer, render_failure, render_page
+from bivshap_lightning.views.html.content import PageContent
 from tests.records import GAMMA, C, P, fields, npz, write
 from tests.test_cli import call, refused
 
@@ -123,7 +125,7 @@ class Outline(HTMLParser):
 
 
 def words(page: str) -> str:
-    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    body = re.sub(r"<(style|script)\b.*?</\1>", "", page, flags=re.DOTALL)
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body.replace("<wbr>", ""))).split())
 
 
@@ -137,6 +139,24 @@ def test_the_verdict_comes_first_and_everything_is_there(page):
     assert -1 not in places, order[places.index(-1)]
     assert places[:3] == sorted(places[:3])
     assert said.index("✗ Failed") < said.index("age")
+    sections = ["What matters for class “cat”", "Strongest substitutes of class “cat”", "What the roles mean",
+                "Groups of the redundancy graph H", "Explanation graph", "Against other methods"]  # fmt: skip
+    body = said[said.index("is not met") :]
+    assert [body.index(words) for words in sections[:4]] == sorted(body.index(words) for words in sections[:4])
+
+
+def test_only_relevant_features_are_called_interchangeable(tmp_path):
+    """OR(a, b) and two columns without effect, which H puts into one group with them."""
+    weights = np.zeros((4, 4))
+    weights[2:, :2] = 1 / 6
+    graph = ExplanationGraph(weights, names=["a", "b", "idle", "dead"], shapley=[1 / 2, 1 / 2, 0, 0])
+    said = words(render_page(save(tmp_path / "audit.json", [graph] * 3, ["x"] * 3)))
+    assert "a = b 3 of 3" in said
+    for text in ("idle", "dead"):
+        assert re.search(rf"{text} 100 % 0 % 0 % 0 % 0 %", said)  # the first column is "irrelevant"
+    called = [said[m.end() : m.end() + 60] for m in re.finditer("nterchangeable", said)]
+    assert not [text for text in called if "idle" in text or "dead" in text]
+    assert "Mutually redundant: a and b; 2 features that play no part." in said
 
 
 def test_without_rules_the_headline_is_neutral(audit):
@@ -158,17 +178,20 @@ def test_the_page_is_accessible_and_asks_for_nothing(page):
     ids = {attributes["id"] for _, attributes in outline.found if "id" in attributes}
     assert all(link["href"][0] == "#" and link["href"][1:] in ids for link in outline.of("a"))
     assert outline.of("a")[0] == {"class": "skip", "href": "#main"}
-    assert not {"script", "link", "iframe", "object", "base", "form"} & {tag for tag, _ in outline.found}
+    assert not {"link", "iframe", "object", "base", "form"} & {tag for tag, _ in outline.found}
+    assert [script["type"] for script in outline.of("script")] == ["application/json", "module"]
     assert all(image["src"].startswith("data:image/png;base64,") and image["alt"] for image in outline.of("img"))
-    assert len(outline.of("img")) == 2 + 1 + 4
+    assert len(outline.of("img")) == 2 + 2 + 1 + 4
     assert len(outline.of("h1")) == 1
     assert len(outline.of("table")) == len(outline.of("caption"))
     assert all(head.get("scope") in ("row", "col") for head in outline.of("th"))
-    assert {"default-src 'none'; img-src data:; style-src 'unsafe-inline'"} < {
-        m.get("content") for m in outline.of("meta")
-    }
-    assert "http" not in page.replace("http-equiv", "")
-    assert "url(" not in page
+    (policy,) = (m["content"] for m in outline.of("meta") if m.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith(f"{POLICY}; script-src 'sha256-")
+    (script,) = re.findall(r'<script type="module">(.*?)</script>', page, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy.endswith(f"'sha256-{digest}'")  # this script and no other
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
+    assert "url(" not in re.sub(r"url\(#[\w-]+\)", "", page)
     assert "@import" not in page
 
 
@@ -182,12 +205,13 @@ def test_names_from_data_stay_text(tmp_path):
     assert {tag for tag, _ in outline.found} <= {
         "html", "head", "meta", "title", "style", "body", "a", "header", "div", "p", "h1", "nav", "ul", "li", "main",
         "section", "h2", "h3", "b", "span", "table", "caption", "thead", "tbody", "tr", "th", "td", "figure", "img",
-        "figcaption", "details", "summary", "small", "wbr", "footer",
+        "figcaption", "details", "summary", "small", "wbr", "footer", "noscript", "script",
     }  # fmt: skip
     assert not [a for _, attributes in outline.found for a in attributes if a.startswith("on")]
     assert html.escape(HOSTILE[0]) in page
     assert "&amp;lt;b&amp;gt;" in page
-    assert "<script" not in page + render_failure(HOSTILE[0])
+    assert page.count("<script") == page.count("</script") == 2  # the explorer and its data
+    assert "<script" not in render_failure(HOSTILE[0])
 
 
 def test_names_find_their_places(tmp_path):
@@ -203,7 +227,7 @@ def test_texts_of_different_length(tmp_path):
     sentences = [["not", "bad", "at", "all"], ["very", "bad", "film"], ["film", "very", "bad"]]
     graphs = [or_game(names, seed, len(names)) for seed, names in enumerate(sentences)]
     page = render_page(save(tmp_path / "audit.json", graphs, ["good", "bad", "bad"]))
-    assert len(Outline(page).of("img")) == 1 + 1 + 3
+    assert len(Outline(page).of("img")) == 1 + 1 + 1 + 3
     assert "not and bad" in page
 
 
@@ -211,8 +235,8 @@ def test_images_are_drawn_by_the_names_of_their_pixels(tmp_path):
     names = [f"r{k // 6}c{k % 6}" for k in range(36)]
     graphs = [or_game(names, seed, 36) for seed in range(2)]
     page = render_page(save(tmp_path / "audit.json", graphs, ["0", "0"]))
-    assert len(Outline(page).of("img")) == 1 + 1 + 2
-    assert "Interchangeable: r0c0 and r0c1." in page
+    assert len(Outline(page).of("img")) == 1 + 1 + 1 + 2
+    assert "Mutually redundant: r0c0 and r0c1." in page
 
 
 def test_graphs_are_drawn_on_the_pictures_that_the_record_holds(tmp_path, monkeypatch):
@@ -246,7 +270,7 @@ def test_numbers_by_class(audit, tmp_path):
     metrics = {f"{P}accuracy_with_representatives": Estimate(0.75, 0.125)}
     record = replace(AuditRecord.load(audit), class_metrics={"cat": ClassMetrics(3, metrics)})
     said = words(render_page(record))
-    assert "cat 3 – 0.75 ± 0.12" in said
+    assert "samples with representatives cat 3 0.75 ± 0.12" in said  # columns that no class has are left out
 
 
 def test_hand_made_records_without_curves_or_classes(tmp_path):
@@ -412,5 +436,70 @@ def test_the_page_in_a_browser(page, tmp_path):
             assert tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
             assert tab.evaluate("[...document.querySelectorAll('details')].every(d => d.offsetHeight > 60)")
             assert tab.pdf(format="A4").startswith(b"%PDF")
+        finally:
+            browser.close()
+
+
+def test_the_page_holds_as_many_graphs_as_there_is_room_for(audit, monkeypatch):
+    content = PageContent(AuditRecord.load(audit))
+    (record,) = explorer.embedded_data(content)["records"]
+    assert list(record["graphs"]) == ["class:cat", "class:dog", "sample:5", *list(record["graphs"])[3:]]
+    assert all(subject["is_here"] for subject in record["description"]["subjects"])
+    monkeypatch.setattr(explorer, "MAX_BYTES", 10)
+    (record,) = explorer.embedded_data(content)["records"]
+    assert list(record["graphs"]) == ["class:cat"]
+    assert sum(subject["is_here"] for subject in record["description"]["subjects"]) == 1
+
+
+def test_the_explorer_compares_what_both_records_have(audit, tmp_path):
+    """The previous record has one class and two samples only."""
+    graphs = [or_game(["age", "age (copy)", "height", "weight"], seed) for seed in range(2)]
+    previous = AuditRecord.load(save(tmp_path / "old.json", graphs, ["cat", "cat"]))
+    now, before = explorer.embedded_data(PageContent(AuditRecord.load(audit), previous))["records"]
+    assert [now["run"], before["run"]] == ["this record", "previous record"]
+    assert set(before["graphs"]) == {"class:cat", "sample:0", "sample:1"}
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+def test_the_explorer_in_the_page(page, audit, tmp_path):
+    """No server, no request: the page decides at a gamma what Python decides."""
+    from playwright.sync_api import sync_playwright
+
+    file = tmp_path / "report.html"
+    file.write_text(page, encoding="utf-8")
+    graph = AuditRecord.load(audit).class_graphs["cat"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        try:
+            tab = browser.new_page(viewport={"width": 1200, "height": 900})
+            said, asked = [], []
+            tab.on("console", lambda message: said.append(message.text))
+            tab.on("pageerror", lambda error: said.append(str(error)))
+            tab.on("request", lambda request: asked.append(request.url))
+            tab.goto(file.as_uri(), wait_until="load")
+            tab.locator("[data-count]").first.wait_for(timeout=20_000)
+            for gamma in (graph.relative_gamma, 0.3):
+                tab.get_by_label("Gamma as a number").fill(repr(gamma))
+                tab.get_by_label("Gamma as a number").press("Enter")
+                h, roles = graph.redundancy(gamma), graph.roles(gamma)
+                tab.locator(f"[data-count=redundant-pairs][data-value='{h.n_redundant}']").wait_for(timeout=10_000)
+                assert tab.locator("[data-count=groups]").get_attribute("data-value") == str(len(h.groups))
+                for role in set(roles.roles):
+                    shown = tab.locator(f"[data-count={role}]").get_attribute("data-value")
+                    assert shown == str(roles.roles.count(role))
+            for view in ("Graph", "Matrix", "On the input", "Numbers", "Over time"):
+                tab.get_by_role("tab", name=view).click()
+                tab.locator("#main-view svg").first.wait_for(timeout=10_000)
+            assert "Compare with" in tab.locator("#main-view").inner_text()
+            assert "The gate failed" not in tab.locator("#main-view").inner_text()
+            tab.get_by_role("tab", name="Numbers").click()
+            assert "The gate failed" in tab.locator("#main-view").inner_text()
+            # A link to a folded section opens it.
+            tab.locator("nav a", has_text="Groups").click()
+            tab.locator("#groups > details[open]").wait_for(timeout=10_000)
+            assert said == []
+            assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
         finally:
             browser.close()

@@ -310,10 +310,12 @@ def test_the_start_line_is_understood_by_tensorboard_and_names_only_its_plugins(
     with warnings.catch_warnings():
         # A library inside TensorBoard warns about another one inside it.
         warnings.simplefilter("ignore", DeprecationWarning)
-        from tensorboard.default import get_plugins
+        from tensorboard.default import get_static_plugins
         from tensorboard.program import TensorBoard
 
-        plugins = get_plugins()
+        from bivshap_lightning.views.tensorboard.plugin import BivShapPlugin
+
+        plugins = [*get_static_plugins(), BivShapPlugin]
         board = TensorBoard(plugins=plugins)
         board.configure(("tensorboard", *arguments))
     kept = board.flags.samples_per_plugin

@@ -59,11 +59,21 @@ figure img { display: block; width: 100%; min-width: 40rem; height: auto; border
   background: #fff; border: 1px solid var(--line); }
 details { margin: .8rem 0; border: 1px solid var(--line); border-radius: .5rem; padding: 0 1rem; }
 summary { cursor: pointer; padding: .6rem 0; font-weight: 600; }
+section > details { border: 0; padding: 0; margin: 0; border-top: 1px solid var(--line); }
+section > details > summary h2 { display: inline; border: 0; padding: 0; font-size: 1.2rem; }
+.decisive { font-size: 1.1rem; }
+#explore { max-width: none; }
 th details, td details { margin: 0; border: 0; padding: 0; }
 th summary, td summary { padding: 0; font-weight: inherit; }
 li details { display: inline-block; margin: 0; border: 0; padding: 0; vertical-align: top; }
 li summary { padding: 0; font-weight: inherit; }
 footer { margin: 3rem auto 2rem; padding-top: 1rem; border-top: 1px solid var(--line); }
+@media (max-width: 48rem) { .stack thead { display: none; } .stack tr { display: block; padding: .4rem 0;
+  border-bottom: 1px solid var(--line); } .stack th, .stack td { display: block; border: 0; padding: .1rem 0;
+  text-align: left; white-space: normal; } .stack td::before { content: attr(data-label) ": "; color: var(--soft); } }
+@media print { .stack thead { display: none; } .stack tr { display: block; padding: .3rem 0; border-bottom: 1px solid
+  var(--line); } .stack th, .stack td { display: block; border: 0; padding: 0; text-align: left; white-space: normal; }
+  .stack td::before { content: attr(data-label) ": "; color: var(--soft); } }
 @media (prefers-color-scheme: dark) { figure img { filter: brightness(.88); } }
 @media print { :root { color-scheme: light; --ink: #000; --soft: #444; --paper: #fff; --card: #fff; --line: #bbb;
   --link: #000; --pass: #0a6b3d; --fail: #b3261e; --warn: #8a5300; --none: #3d4f66; }
@@ -72,6 +82,10 @@ footer { margin: 3rem auto 2rem; padding-top: 1rem; border-top: 1px solid var(--
   figure, tr, .tiles li { break-inside: avoid; } h2, h3, caption, summary { break-after: avoid; }
   details::details-content { content-visibility: visible; block-size: auto; } details { border: 0; padding: 0; } }
 """
+
+
+MOST_COLUMNS = 4
+"""Tables with more columns stand as lists where there is no room for them."""
 
 
 def text(value: object) -> Markup:
@@ -115,6 +129,17 @@ def section(anchor: str, title: str, *parts: Markup) -> Markup:
     return tag("section", tag("h2", title, id=f"{anchor}-title"), *parts, id=anchor, aria_labelledby=f"{anchor}-title")
 
 
+def folded_section(anchor: str, title: str, *parts: Markup) -> Markup:
+    """A section that unfolds on demand, and in print.
+
+    Example:
+        >>> print(folded_section("cost", "Cost", tag("p", "none"))[:66])
+        <section id="cost" aria-labelledby="cost-title"><details><summary>
+    """
+    heading = tag("summary", tag("h2", title, id=f"{anchor}-title"))
+    return tag("section", tag("details", heading, *parts), id=anchor, aria_labelledby=f"{anchor}-title")
+
+
 def bullets(items: Iterable[object], **attributes: str) -> Markup:
     """A list; nothing if there is nothing to list.
 
@@ -137,7 +162,7 @@ def folded(summary: str, *parts: Markup) -> Markup:
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]], *, words: int = 1) -> Markup:
-    """A table that scrolls sideways by itself; the first cell of a row is its heading.
+    """A table; the first cell of a row is its heading. One of many columns stands as a list on phones and in print.
 
     Args:
         caption: what it shows.
@@ -146,7 +171,7 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]], *
         words: how many columns from the left hold words; the others hold numbers.
 
     Example:
-        >>> "<td>&amp;</td>" in table("Words", ["word", "sign"], [["and", "&"]], words=2)
+        >>> '<td data-label="sign">&amp;</td>' in table("Words", ["word", "sign"], [["and", "&"]], words=2)
         True
     """
 
@@ -154,11 +179,12 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]], *
         return tag(name, value, **attributes, **({} if k < words else {"class_": "number"}))
 
     top = tag("tr", *(cell("th", k, name, scope="col") for k, name in enumerate(head)))
-    body = [
-        tag("tr", tag("th", row[0], scope="row"), *(cell("td", k, value) for k, value in enumerate(row[1:], start=1)))
-        for row in rows
-    ]
-    return _wide(caption, tag("table", tag("caption", tag("span", caption)), tag("thead", top), tag("tbody", *body)))
+    body = []
+    for row in rows:
+        cells = [cell("td", k, value, data_label=head[k]) for k, value in enumerate(row[1:], start=1)]
+        body.append(tag("tr", tag("th", row[0], scope="row"), *cells))
+    parts = tag("caption", tag("span", caption)), tag("thead", top), tag("tbody", *body)
+    return _wide(caption, tag("table", *parts, **({"class_": "stack"} if len(head) > MOST_COLUMNS else {})))
 
 
 def picture(figure: Figure, description: str, caption: str) -> Markup:

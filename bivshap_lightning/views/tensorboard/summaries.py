@@ -1,4 +1,4 @@
-"""Functions that write figures, text, histograms and descriptions of scalars into TensorBoard's event files.
+"""Functions that write figures, text, histograms, descriptions and the index of records into TensorBoard's event files.
 
 Each takes a `torch.utils.tensorboard.SummaryWriter`, such as `TensorBoardLogger.experiment` on rank zero. Start
 TensorBoard with `START_LINE`: by default it keeps ten pictures per tag.
@@ -8,13 +8,16 @@ Histograms go through `SummaryWriter.add_histogram`. The others are written as p
 `add_scalar` takes no description.
 """
 
+import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
-from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_TENSOR, Summary, SummaryMetadata
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
@@ -23,14 +26,21 @@ from tensorboard.plugins.text.plugin_data_pb2 import TextPluginData
 
 from bivshap_lightning.views.figures.png import render_png
 
-START_LINE = "tensorboard --logdir lightning_logs --samples_per_plugin=images=1000"
-"""How to start TensorBoard so that it shows the pictures of every epoch."""
+PLUGIN_NAME = "bivshap"
+"""Of the tab in TensorBoard, :mod:`bivshap_lightning.views.tensorboard.plugin`."""
+
+START_LINE = f"tensorboard --logdir lightning_logs --samples_per_plugin=images=1000,{PLUGIN_NAME}=1000"
+"""How to start TensorBoard so that it shows the pictures and the records of every epoch."""
+
+INDEX_VERSION = 1
 
 HISTOGRAM_BINS = 50
 
 
 class Writer(Protocol):
     """The part of torch's `SummaryWriter` that is used here."""
+
+    log_dir: str
 
     def flush(self) -> None:
         """Write to disk what is buffered."""
@@ -132,6 +142,43 @@ def describe_scalars(writer: Writer, descriptions: Mapping[str, str]) -> None:
     for tag, description in descriptions.items():
         metadata = create_summary_metadata(display_name=tag, description=description)
         _write(writer, Summary.Value(tag=tag, metadata=metadata), 0)
+
+
+def write_index(writer: Writer, record: str | os.PathLike[str], step: int, *, stage: str, epoch: int | None) -> str:
+    """Tell the tab of this package in TensorBoard that there is a record at a step, and where it lies.
+
+    The event file holds the path relative to its own folder, so that logs can be moved as a whole. The arrays stay in
+    the record.
+
+    Args:
+        writer: Where to write.
+        record: JSON file of the record.
+        step: As of the other summaries.
+        stage: "validate" or "test".
+        epoch: Of the training run, if known.
+
+    Returns:
+        The tag.
+
+    Example:
+        >>> import tempfile
+        >>> from torch.utils.tensorboard import SummaryWriter
+        >>> with tempfile.TemporaryDirectory() as folder, SummaryWriter(folder) as writer:
+        ...     write_index(writer, f"{folder}/bivshap/validate.json", 0, stage="validate", epoch=0)
+        'bivshap/record/validate'
+    """
+    # Both sides resolved alike: a relative log directory, or one below a link, gives the same path.
+    path = Path(os.path.relpath(os.path.realpath(record), os.path.realpath(writer.log_dir))).as_posix()
+    index = {"version": INDEX_VERSION, "record": path, "stage": stage, "epoch": epoch}
+    tensor = TensorProto(
+        dtype=DT_STRING, string_val=[json.dumps(index).encode()], tensor_shape=TensorShapeProto(dim=[])
+    )
+    plugin_data = SummaryMetadata.PluginData(plugin_name=PLUGIN_NAME, content=str(INDEX_VERSION).encode())
+    metadata = SummaryMetadata(plugin_data=plugin_data, data_class=DATA_CLASS_TENSOR)
+    tag = f"{Path(record).parent.name}/record/{stage}"
+    _write(writer, Summary.Value(tag=tag, tensor=tensor, metadata=metadata), step)
+    writer.flush()
+    return tag
 
 
 def _write(writer: Writer, value: Summary.Value, step: int) -> None:

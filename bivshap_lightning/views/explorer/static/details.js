@@ -1,0 +1,88 @@
+// What gamma decides in words: counts of roles and groups, and everything about the selected feature.
+
+import { ROLES, count, el, format, replace, roleMark } from "./dom.js";
+import { strongestOf } from "./axis.js";
+
+const MAX_NAMES = 12;
+
+/**
+ * The counts that change with gamma.
+ * @param {import("./index.js").Context} context
+ */
+export function summaryOf(context) {
+  const { decision, graph } = context;
+  const fact = (name, value, words) => el("span", { class: "fact", "data-count": name, "data-value": value }, el("b", {}, value), ` ${words}`);
+  const roles = Object.keys(ROLES).flatMap((role) => {
+    const n = decision.roles?.filter((found) => found === role).length ?? 0;
+    return n ? [el("span", { class: "fact", "data-count": role, "data-value": n, title: ROLES[role].words }, el("b", { style: { color: ROLES[role].colour } }, `${ROLES[role].sign} ${n}`), ` ${role}`)] : [];
+  });
+  return el("div", { class: "summary", role: "status", "aria-label": "What this gamma decides" },
+    roles,
+    fact("groups", decision.groups.length, decision.groups.length === 1 ? "group in H" : "groups in H"),
+    fact("redundant-pairs", decision.nRedundant, `redundant pairs of ${(graph.n * (graph.n - 1)).toLocaleString("en")}`),
+    graph.error ? fact("undecided-pairs", decision.nUndecided, "undecided pairs") : null,
+    fact("sources", decision.sources.length, "sources"),
+    fact("sinks", decision.sinks.length, "sinks"));
+}
+
+/** A panel about the selected feature, or about the groups if none is selected. */
+export function drawDetails(context, panel) {
+  replace(panel, context.selected >= 0 ? aboutPlayer(context) : aboutGroups(context));
+}
+
+function aboutGroups(context) {
+  const { decision } = context;
+  const groups = decision.roles ? decision.roleGroups : decision.groups;
+  const intro = groups.length
+    ? "Groups of interchangeable features: which of them the model leans on is arbitrary, and credit given to one belongs to all."
+    : "No features are interchangeable at this γ.";
+  return [
+    el("h3", {}, "Click a feature to ask about it"),
+    el("p", {}, intro),
+    groups.slice(0, 8).map((members) => el("p", { class: "group-line" }, names(context, members, " = "))),
+    groups.length > 8 ? el("p", { class: "note" }, `and ${groups.length - 8} more groups`) : null,
+    el("ul", { class: "roles" }, Object.entries(ROLES).map(([role, { words }]) => el("li", {}, roleMark(role), `: ${words}`))),
+  ];
+}
+
+function aboutPlayer(context) {
+  const { graph, decision, selected } = context;
+  const n = graph.n;
+  const makes = [];
+  const isMadeBy = [];
+  for (let other = 0; other < n; other += 1) {
+    if (decision.redundant[selected * n + other] === 1) makes.push(other);
+    if (decision.redundant[other * n + selected] === 1) isMadeBy.push(other);
+  }
+  const parts = [el("h3", {}, context.label(selected), " ", el("button", { type: "button", class: "quiet", click: () => context.select(selected) }, "let go"))];
+  if (decision.roles) parts.push(el("p", {}, roleMark(decision.roles[selected]), `: ${ROLES[decision.roles[selected]].words}.`));
+  if (graph.axis) {
+    const rank = context.order.indexOf(selected) + 1;
+    parts.push(el("p", {}, `Shapley value ${format(graph.axis.shapley[selected])}`, graph.shapleyError?.[selected] ? ` ± ${format(graph.shapleyError[selected])}` : "",
+      `, ${format(graph.axis.late[selected])} once the others are present. Place ${rank} of ${n}.`));
+  }
+  parts.push(list(context, "Makes redundant", makes), list(context, "Is made redundant by", isMadeBy));
+  if (graph.axis) {
+    const terms = strongestOf(graph, selected);
+    parts.push(
+      list(context, "Strongest stand-ins", terms.filter(([, , term]) => term < 0).slice(0, 5).map(([, other]) => other)),
+      list(context, "Strongest partners", terms.filter(([, , term]) => term > 0).slice(0, 5).map(([, other]) => other)),
+    );
+  }
+  return parts;
+}
+
+function list(context, title, players) {
+  const said = players.length ? names(context, players, ", ") : ["none"];
+  return el("p", {}, el("b", {}, `${title}${players.length > 1 ? ` (${count(players.length, "feature")})` : ""}: `), said);
+}
+
+/** Names as buttons that select. */
+function names(context, players, between) {
+  const shown = players.slice(0, MAX_NAMES);
+  const found = shown.flatMap((player, k) => [
+    el("button", { type: "button", class: "name", "data-players": player, click: () => context.select(player) }, context.label(player)),
+    k < shown.length - 1 ? between : "",
+  ]);
+  return players.length > shown.length ? [...found, ` and ${players.length - shown.length} more`] : found;
+}

@@ -1,0 +1,135 @@
+// E2, C or H as a heat map, players ordered by group: for graphs that are too dense to draw.
+
+import { count, el, format, shorten, svg } from "./dom.js";
+
+export const MATRICES = {
+  E2: { title: "E2", words: "row i, column j: importance of i once j is present" },
+  C: { title: "C", words: "what two features take from each other (blue, they stand in) or give each other (orange, partners)" },
+  H: { title: "H", words: "row i, column j: whether i makes j redundant at this γ" },
+};
+
+const BLUE = [0, 114, 178];
+const ORANGE = [230, 159, 0];
+const LABELLED = 40;
+
+/** @param {import("./index.js").Context} context */
+export function drawMatrix(context) {
+  const { graph, store } = context;
+  const kind = MATRICES[store.state.matrix] && (store.state.matrix !== "C" || graph.axis) ? store.state.matrix : "E2";
+  const players = [...new Set([...context.decision.groups.flat(), ...context.order])];
+  const value = valuesOf(context, kind);
+  const labelled = graph.n <= LABELLED;
+  const size = Math.max(300, Math.min(context.width, 760));
+  const left = labelled ? 130 : 16;
+  const top = labelled ? 100 : 16;
+  const side = size - left - (labelled ? 56 : 8);
+  const cell = side / graph.n;
+  const largest = kind === "H" ? 1 : largestOf(value, graph.n);
+  const picture = svg("svg", { viewBox: `0 0 ${size} ${top + side + 8}`, width: size, height: top + side + 8, role: "group", "aria-label": `Matrix ${kind}: ${MATRICES[kind].words}` });
+  picture.append(svg("image", { href: heatMap(players, value, largest, kind), x: left, y: top, width: side, height: side, preserveAspectRatio: "none", style: { imageRendering: "pixelated" } }));
+  picture.append(svg("rect", { x: left, y: top, width: side, height: side, class: "frame" }));
+  if (labelled) {
+    players.forEach((player, k) => {
+      const middle = (k + 0.5) * cell;
+      picture.append(
+        svg("text", { x: left - 6, y: top + middle + 4, "text-anchor": "end", class: "label", ...context.mark(player, context.label(player)) }, shorten(context.label(player), 16)),
+        svg("text", { transform: `translate(${left + middle + 3} ${top - 6}) rotate(-60)`, class: "label", "data-players": player }, shorten(context.label(player), 14)),
+      );
+    });
+  }
+  groupFrames(context, players, left, top, cell).forEach((frame) => picture.append(frame));
+  const bands = [svg("rect", { class: "band" }), svg("rect", { class: "band" })];
+  picture.append(...bands);
+  const said = el("p", { class: "note", "aria-live": "polite" }, MATRICES[kind].words);
+  followPointer(context, { picture, players, left, top, cell, side, kind, value, said });
+  const position = new Map(players.map((player, k) => [player, k]));
+  context.onHover.push((hovered) => {
+    bands.forEach((band, k) => {
+      const place = position.get(hovered[0] ?? context.selected);
+      const shape = place === undefined ? [0, 0, 0, 0] : k ? [left + place * cell, top, cell, side] : [left, top + place * cell, side, cell];
+      ["x", "y", "width", "height"].forEach((name, at) => band.setAttribute(name, shape[at]));
+    });
+  });
+  const scale = kind === "H" ? "Dark: redundant. Grey: undecided. White: not redundant." : `Blue is negative, orange positive; full colour is ${format(largest)}.`;
+  return {
+    node: el("div", {}, choice(store, kind, Boolean(graph.axis)), picture, said, el("p", { class: "note" }, `${scale} ${count(graph.n, "feature")}, those of a group side by side${context.decision.groups.length ? " and framed" : ""}.`)),
+    rows: [[kind, ...players.map(context.label)], ...players.map((i) => [context.label(i), ...players.map((j) => (i === j ? "" : value(i, j)))])],
+  };
+}
+
+/** The number in row i and column j. */
+function valuesOf(context, kind) {
+  const { graph, decision } = context;
+  if (kind === "H") return (i, j) => [0, 1, 0.4][decision.redundant[i * graph.n + j]];
+  if (kind === "C") return (i, j) => graph.axis.pairs[i * graph.n + j];
+  return (i, j) => graph.weights[j * graph.n + i];
+}
+
+function largestOf(value, n) {
+  let largest = 0;
+  for (let i = 0; i < n; i += 1) for (let j = 0; j < n; j += 1) if (i !== j) largest = Math.max(largest, Math.abs(value(i, j)));
+  return largest || 1;
+}
+
+function heatMap(players, value, largest, kind) {
+  const n = players.length;
+  const canvas = el("canvas", { width: n, height: n });
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(n, n);
+  for (let row = 0; row < n; row += 1) {
+    for (let column = 0; column < n; column += 1) {
+      const at = 4 * (row * n + column);
+      const share = row === column ? 0 : value(players[row], players[column]) / largest;
+      const colour = kind === "H" ? [38, 50, 56] : share < 0 ? BLUE : ORANGE;
+      const strength = Math.min(1, Math.abs(share));
+      for (let channel = 0; channel < 3; channel += 1) image.data[at + channel] = 255 + (colour[channel] - 255) * strength;
+      image.data[at + 3] = row === column ? 60 : 255;
+    }
+  }
+  context.putImageData(image, 0, 0);
+  return canvas.toDataURL();
+}
+
+function groupFrames(context, players, left, top, cell) {
+  let start = 0;
+  return context.decision.groups.map((members) => {
+    const frame = svg("rect", { x: left + start * cell, y: top + start * cell, width: members.length * cell, height: members.length * cell, class: "group-frame" });
+    start += members.length;
+    return frame;
+  });
+}
+
+function followPointer(context, { picture, players, left, top, cell, side, kind, value, said }) {
+  const cellAt = (event) => {
+    const box = picture.getBoundingClientRect();
+    const scale = picture.viewBox.baseVal.width / box.width;
+    const column = Math.floor(((event.clientX - box.left) * scale - left) / cell);
+    const row = Math.floor(((event.clientY - box.top) * scale - top) / cell);
+    return row >= 0 && column >= 0 && row < players.length && column < players.length ? [players[row], players[column]] : null;
+  };
+  picture.addEventListener("pointermove", (event) => {
+    const found = cellAt(event);
+    if (!found) return;
+    const [i, j] = found;
+    context.hover(i === j ? [i] : [i, j]);
+    said.textContent = i === j ? context.label(i) : sentence(context, kind, i, j, value(i, j));
+  });
+  picture.addEventListener("click", (event) => {
+    const found = cellAt(event);
+    if (found) context.select(found[0]);
+  });
+}
+
+function sentence(context, kind, i, j, value) {
+  const [a, b] = [context.label(i), context.label(j)];
+  const error = context.graph.error?.[j * context.graph.n + i];
+  if (kind === "E2") return `E2: ${a} is worth ${format(value)}${error ? ` ± ${format(error)}` : ""} once ${b} is present.`;
+  if (kind === "C") return `C: ${a} and ${b} ${value < 0 ? "stand in for" : "need"} each other by ${format(Math.abs(value))}.`;
+  return `H: once ${a} is present, ${b} ${["is not redundant", "is redundant", "may or may not be redundant: the estimate is too noisy"][context.decision.redundant[i * context.graph.n + j]]}.`;
+}
+
+function choice(store, kind, hasPairs) {
+  const buttons = Object.entries(MATRICES).filter(([name]) => name !== "C" || hasPairs).map(([name, { title, words }]) =>
+    el("button", { type: "button", "aria-pressed": String(name === kind), title: words, click: () => store.set({ matrix: name }) }, title));
+  return el("div", { class: "choice", role: "group", "aria-label": "Which matrix" }, buttons);
+}

@@ -1,0 +1,309 @@
+"""The tab in a real TensorBoard in a real browser: what it decides is what Python decides, and every view is drawn."""
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch.utils.tensorboard import SummaryWriter
+
+from bivshap_lightning.audit.record import AuditRecord
+from tests.views.explorer.logs import drifting, random_graph, write_examples, write_run
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed"),
+]
+
+ROOT = Path(__file__).parents[3]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync"]  # fmt: skip
+SIZES = {"seven": 7, "sixty-four": 64, "large": 1024}
+LONGEST_TASK = 1.0
+"""Seconds of the longest task at 256 players that fail the test: far above what is measured, for busy machines."""
+
+DECIDE = """async ([run, subject, gammas]) => {
+  const { decide } = await import("./decide.js");
+  const { TensorBoardSource } = await import("./source.js");
+  const source = new TensorBoardSource();
+  const [moment] = await source.steps(run);
+  const graph = await source.graph(moment, subject);
+  return { orders: graph.orders, answers: gammas.flatMap((gamma) => [false, true].map((ignoreErrors) => {
+    const d = decide(graph, gamma, ignoreErrors);
+    return { gamma, ignoreErrors, groups: d.groups, sources: d.sources, sinks: d.sinks, roles: d.roles,
+      roleGroups: d.roleGroups, nRedundant: d.nRedundant, nUndecided: d.nUndecided, density: d.density };
+  })) };
+}"""
+COUNTED = """n => document.querySelector("[data-count='redundant-pairs']").dataset.value == n"""
+READY = """() => document.querySelector("[data-count]")
+  || (document.querySelector(".message h2")?.textContent ?? "Reading").startsWith("Reading") === false"""
+MEASURE = """async (n) => {
+  const slider = document.querySelector("input[aria-label='Gamma, logarithmic']");
+  const tasks = [];
+  const frame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+  for (let k = 0; k < n; k += 1) {
+    slider.value = Math.round((400 * (k + 1)) / n);
+    const start = performance.now();
+    slider.dispatchEvent(new Event("input"));
+    await frame();
+    tasks.push(performance.now() - start);
+  }
+  return tasks;
+}"""
+
+
+@contextlib.contextmanager
+def tensorboard(*arguments: str) -> Iterator[str]:
+    """A TensorBoard with the tab on a free port of this machine, stopped afterwards."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tests.views.explorer.server", *arguments, "--host", "127.0.0.1",
+               "--port", str(port), "--samples_per_plugin=bivshap=1000"]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        for _ in range(120):
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/data/runs", timeout=5) as answer:
+                if json.load(answer):
+                    break
+            time.sleep(0.5)
+        else:
+            raise TimeoutError("TensorBoard did not start")
+        yield address
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def sizes(tmp_path_factory) -> Path:
+    """A run per number of players: exact and estimated samples of one class."""
+    folder = tmp_path_factory.mktemp("sizes")
+    for name, n in {**SIZES, "medium": 256}.items():
+        names = [f"feature {k}" for k in range(n)]
+        graphs = [random_graph(n, 1, names=names), random_graph(n, 2, names=names, noise=0.01)]
+        write_run(folder / name, [0], lambda _, graphs=graphs: graphs, ["cat", "cat"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory) -> Path:
+    return write_examples(tmp_path_factory.mktemp("examples"))
+
+
+class Page:
+    """A page of the tab that remembers what went wrong and what it asked for."""
+
+    def __init__(self, browser, address: str, **options) -> None:
+        self.tab = browser.new_page(viewport={"width": 1500, "height": 1100}, accept_downloads=True, **options)
+        self.address, self.errors, self.asked = address, [], []
+        self.tab.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.tab.on("request", lambda request: self.asked.append(request.url))
+        self.tab.on("dialog", lambda dialog: self.errors.append(f"dialog {dialog.message}"))
+
+    def open(self, **state) -> None:
+        hash_ = f"#bivshap&explorer={urllib.parse.quote(urllib.parse.urlencode(state))}"
+        self.tab.goto("about:blank")
+        self.tab.goto(f"{self.address}/data/plugin_entry.html?name=bivshap{hash_}", wait_until="load")
+        self.tab.wait_for_function(READY, timeout=30_000)
+
+    def count(self, name: str) -> int:
+        found = self.tab.locator(f"[data-count='{name}']")
+        return int(found.get_attribute("data-value")) if found.count() else 0
+
+    def check(self) -> None:
+        wrong = [error for error in self.errors if "404" not in error]  # browsers ask for an icon
+        assert wrong == []
+        outside = [u for u in self.asked if not u.startswith((self.address, "data:", "blob:", "about:"))]
+        assert outside == []
+
+
+def test_the_browser_decides_what_python_decides(sizes, browser):
+    with tensorboard("--logdir", str(sizes)) as address:
+        page = Page(browser, address)
+        for run in SIZES:
+            page.open(run=run)
+            record = AuditRecord.load(next((sizes / run / "bivshap").glob("*.json")))
+            subjects = {"sample:0": record.sample_graphs[0], "sample:1": record.sample_graphs[1]}
+            subjects["class:cat"] = record.class_graphs["cat"]
+            for subject, graph in subjects.items():
+                compare(page, run, subject, graph)
+        page.check()
+
+
+def compare(page: Page, run: str, subject: str, graph) -> None:
+    """Groups, roles, sources, sinks, counts and rankings of one graph at several gammas, among them weights."""
+    sizes = np.abs((graph.absolute or graph).weights[graph.pairs()])
+    quantiles = np.quantile(sizes, [0.05, 0.5, 0.95], method="nearest").tolist()
+    gammas = [0.0, 1e-5, graph.relative_gamma, 3 * graph.relative_gamma, *quantiles]
+    found = page.tab.evaluate(DECIDE, [run, subject, gammas])
+    for answer in found["answers"]:
+        h = graph.redundancy(answer["gamma"], rule="paper" if answer["ignoreErrors"] else "noise")
+        roles = graph.roles(answer["gamma"])
+        said = {name: answer[name] for name in ("groups", "sources", "sinks", "nRedundant", "nUndecided", "density")}
+        assert said == {
+            "groups": [list(group) for group in h.groups], "sources": list(h.sources), "sinks": list(h.sinks),
+            "nRedundant": h.n_redundant, "nUndecided": h.n_undecided, "density": h.density,
+        }, (run, subject, answer["gamma"])  # fmt: skip
+        assert answer["roles"] == list(roles.roles), (run, subject, answer["gamma"])
+        assert answer["roleGroups"] == [list(group) for group in roles.groups]
+    for method, order in found["orders"].items():
+        assert order == graph.order(method, personalized=method == "pagerank").tolist(), (run, subject, method)
+
+
+def test_moving_gamma_shows_what_python_counts_and_does_not_freeze(sizes, browser):
+    with tensorboard("--logdir", str(sizes)) as address:
+        page = Page(browser, address)
+        for run, view in itertools.product(("sixty-four", "medium", "large"), ("axis", "graph")):
+            page.open(run=run, subject="sample:1", view=view, beside="")
+            tasks = page.tab.evaluate(MEASURE, 25)
+            print(f"{run} {view}: longest {max(tasks):.0f} ms, median {np.median(tasks):.0f} ms")
+            if run == "medium":
+                assert max(tasks) < 1000 * LONGEST_TASK
+            graph = AuditRecord.load(next((sizes / run / "bivshap").glob("*.json"))).sample_graphs[1]
+            gamma = 2.5 * graph.relative_gamma
+            page.tab.get_by_label("Gamma as a number").fill(repr(gamma))
+            page.tab.get_by_label("Gamma as a number").press("Enter")
+            h, roles = graph.redundancy(gamma), graph.roles(gamma)
+            page.tab.wait_for_function(COUNTED, arg=h.n_redundant)
+            assert page.count("groups") == len(h.groups)
+            assert page.count("undecided-pairs") == h.n_undecided
+            assert (page.count("sources"), page.count("sinks")) == (len(h.sources), len(h.sinks))
+            for role in ("essential", "interchangeable", "redundant", "irrelevant", "undecided"):
+                assert page.count(role) == roles.roles.count(role)
+        page.check()
+
+
+@pytest.mark.parametrize("load_fast", ["true", "false"])
+def test_every_view_is_drawn_linked_and_exported(examples, browser, load_fast, tmp_path):
+    with tensorboard("--logdir", str(examples), f"--load_fast={load_fast}") as address:
+        page = Page(browser, address)
+        page.open(run="table", subject="sample:0")
+        tab = page.tab
+        assert tab.locator("[role=tab][aria-selected=true]").inner_text() == "Axis"
+        for view in ("Axis", "Graph", "Matrix", "On the input", "Over time", "Numbers"):
+            tab.get_by_role("tab", name=view).click()
+            tab.locator("#main-view svg").first.wait_for(timeout=30_000)
+            for kind in ("PNG", "SVG", "CSV"):
+                with tab.expect_download() as download:
+                    tab.get_by_role("button", name=kind, exact=True).click()
+                file = tmp_path / f"{view}.{kind.lower()}"
+                download.value.save_as(file)
+                start = {"PNG": b"\x89PNG", "SVG": b"<svg", "CSV": b""}[kind]
+                assert file.read_bytes().startswith(start)
+                assert file.stat().st_size > 100
+        hovering_and_selecting_are_linked(tab)
+        epochs_keep_the_selection_and_the_address_keeps_all(page)
+        page.open(run="pictures", subject="sample:0", view="input", selected="part 1")
+        assert tab.locator(".input-picture").count() == 1
+        assert "part 0" in tab.locator(".details").inner_text()
+        page.open(run="texts", subject="sample:0", view="input")
+        assert tab.locator(".chip text").all_text_contents()[:4] == ["the", "plot", "is", "not"]
+        page.open(run="hostile", view="axis", beside="graph")
+        assert "<script>alert(1)</script>" in tab.locator("#main-view").inner_text()
+        assert tab.locator("script, img").count() == 0
+        page.check()
+
+
+def hovering_and_selecting_are_linked(tab) -> None:
+    tab.get_by_role("tab", name="Axis").click()
+    row = tab.locator("#main-view .row[data-player]").first
+    player = row.get_attribute("data-player")
+    row.hover()
+    assert tab.locator(f".view:not(#main-view) .node[data-player='{player}'].is-hovered").count() == 1
+    row.click()
+    name = tab.locator(".details h3").inner_text()
+    assert tab.locator(f"#main-view .row[data-player='{player}'].is-selected").count() == 1
+    assert tab.locator(f"#main-view .row[data-player='{player}'] .label").text_content() in name
+    # The same by keyboard: focus, Enter, Escape.
+    tab.locator("#main-view .row[data-player]").nth(2).focus()
+    tab.keyboard.press("Enter")
+    assert tab.locator(".details h3").inner_text() != name
+    tab.keyboard.press("Escape")
+    assert "Click a feature" in tab.locator(".details h3").inner_text()
+    tab.get_by_label("Search a feature").fill("native")
+    assert "native_country" in tab.locator(".details h3").inner_text()
+    tab.locator("[role=tab][aria-selected=true]").focus()
+    tab.keyboard.press("ArrowRight")
+    assert tab.locator("[role=tab][aria-selected=true]").inner_text() == "Graph"
+
+
+def epochs_keep_the_selection_and_the_address_keeps_all(page: Page) -> None:
+    tab = page.tab
+    tab.get_by_label("Epoch", exact=True).fill("2")
+    tab.wait_for_function("document.querySelector('output').textContent.startsWith('epoch 2')")
+    assert "native_country" in tab.locator(".details h3").inner_text()
+    tab.get_by_label("Gamma as a number").fill("0.125")
+    tab.get_by_label("Gamma as a number").press("Enter")
+    tab.wait_for_function("location.hash.includes('0.125')")
+    address, said = tab.url, tab.locator(".summary").inner_text()
+    tab.goto("about:blank")
+    tab.goto(address, wait_until="load")
+    tab.locator("[data-count]").first.wait_for(timeout=60_000)
+    assert tab.locator(".summary").inner_text() == said
+    assert tab.locator("output").inner_text().startswith("epoch 2")
+    assert tab.locator("[role=tab][aria-selected=true]").inner_text() == "Graph"
+    assert "native_country" in tab.locator(".details h3").inner_text()
+
+
+def test_inside_tensorboard_the_address_and_the_dark_mode_are_tensorboards(examples, browser):
+    with tensorboard("--logdir", str(examples)) as address:
+        page = Page(browser, address)
+        page.tab.goto(f"{address}/#bivshap", wait_until="load")
+        frame = page.tab.frame_locator("iframe").first
+        frame.locator("[data-count]").first.wait_for(timeout=60_000)
+        frame.get_by_role("tab", name="Matrix").click()
+        page.tab.wait_for_function("location.hash.includes('matrix')")
+        assert page.tab.url.split("#")[1].startswith("bivshap&explorer=")
+        page.tab.evaluate("document.body.classList.add('dark-mode')")
+        frame.locator(".bivshap-explorer.dark").wait_for(timeout=10_000)
+        page.tab.evaluate("document.body.classList.remove('dark-mode')")
+        frame.locator(".bivshap-explorer:not(.dark)").wait_for(timeout=10_000)
+        page.check()
+
+
+def test_foreign_logs_deleted_records_and_several_directories(tmp_path, browser):
+    foreign = tmp_path / "foreign"
+    with SummaryWriter(str(foreign / "other")) as writer:
+        writer.add_scalar("loss", 1.0, 0)
+    with tensorboard("--logdir", str(foreign)) as address:
+        page = Page(browser, address)
+        page.open()
+        assert "No audits were found" in page.tab.locator(".message").inner_text()
+        with urllib.request.urlopen(f"{address}/data/plugin/scalars/tags") as answer:
+            assert "loss" in json.load(answer)["other"]
+        page.check()
+    write_run(tmp_path / "own", [0, 1], drifting(["a", "b", "c", "d"], 1, 0.0), ["x"])
+    next((tmp_path / "own" / "bivshap").glob("*epoch0001*.npz")).unlink()
+    with tensorboard("--logdir_spec", f"first:{tmp_path / 'own'},second:{foreign}") as address:
+        page = Page(browser, address)
+        page.open()
+        assert "is not there" in page.tab.locator(".message").inner_text()
+        page.tab.get_by_label("Epoch", exact=True).fill("0")  # the other audit of the run can still be chosen
+        page.tab.locator("#main-view svg").first.wait_for(timeout=30_000)
