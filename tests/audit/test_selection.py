@@ -98,7 +98,7 @@ def test_processes_choose_what_one_process_would():
 
 
 @pytest.mark.parametrize("n_processes", [1, 2, 3])
-def test_the_company_of_a_sample_does_not_depend_on_processes(n_processes):
+def test_chunks_do_not_depend_on_the_number_of_processes(n_processes):
     """Two shapes, chunks of at most four; every process gets whole chunks, with samples that others met."""
     x, y = data(30)
     probes = [SampleSelection(30, seed=0, rank=r, world_size=n_processes) for r in range(n_processes)]

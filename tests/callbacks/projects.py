@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 # More players than are enumerated within the budget, some of them null in some samples: values are drawn at random,
-# and what is drawn for a sample depends on its company.
+# and what is drawn for a sample depends on the other samples of its chunk.
 MODULE = '''
 import pytorch_lightning as pl
 import torch

@@ -139,7 +139,7 @@ def test_two_processes_find_what_one_finds(project, uninterrupted):
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_failure_on_one_of_two_processes_is_told_once(project):
+def test_a_failure_on_one_of_two_processes_is_reported_once(project):
     spread = ["--trainer.devices", "2", "--trainer.strategy", "ddp", "-o", "broken", "--json", "--chunk-size", "2"]
     process = start(project, "--model", "audited.Broken", *NAMES[2:], *QUICK, *spread)
     code, out, err = finish(process)

@@ -22,7 +22,7 @@ CHUNKED = ["--checkpoint", "model.ckpt", *NAMES, *QUICK, "--audit.method=samplin
 OPERATIONS = ("open", "write", "fsync", "replace")
 
 
-def test_a_second_audit_is_told_who_holds_the_folder(project, call, tmp_path):
+def test_a_second_audit_names_the_process_that_uses_the_folder(project, call, tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
     with locked_folder(folder):
@@ -182,7 +182,7 @@ sys.exit(cli.main(sys.argv[4:]))
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("operation", "number"), [("replace", 1), ("replace", 2), ("fsync", 5)])
-def test_a_death_in_the_middle_of_a_write_leaves_nothing_false(project, call, tmp_path, undisturbed, operation, number):
+def test_no_incomplete_record_after_a_crash_during_a_write(project, call, tmp_path, undisturbed, operation, number):
     folder = tmp_path / "out"
     command = [sys.executable, "-c", KILLED, operation, str(number), str(folder), "audit", *CHUNKED, "-o", str(folder)]
     run = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=200, check=False)
@@ -199,7 +199,7 @@ def test_a_folder_that_cannot_be_written_is_refused(project, call, tmp_path):
     assert "`--output` must be a folder to write to, got" in err
 
 
-def test_strangers_among_the_finished_chunks_do_not_matter(project, call, tmp_path, undisturbed):
+def test_other_files_among_the_finished_chunks_are_ignored(project, call, tmp_path, undisturbed):
     kept = tmp_path / "out" / "unfinished"
     (kept / "folder.npz").mkdir(parents=True)
     (kept / "notes.txt").write_text("mine")
@@ -210,7 +210,7 @@ def test_strangers_among_the_finished_chunks_do_not_matter(project, call, tmp_pa
     assert (kept / "folder.npz").is_dir()
 
 
-def test_a_chunk_is_believed_only_if_it_is_the_chunk_asked_for(project, call, tmp_path, undisturbed, monkeypatch):
+def test_a_chunk_is_reused_only_if_its_digest_matches(project, call, tmp_path, undisturbed, monkeypatch):
     """The files of two chunks change names: both are computed again."""
     saved = []
     monkeypatch.setattr(ChunkStore, "remove", lambda store: saved.append(store))

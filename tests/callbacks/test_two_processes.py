@@ -55,7 +55,7 @@ def test_two_processes_find_what_one_finds(tmp_path, n_samples, kind):
     torch.testing.assert_close(torch.tensor(arrays[0]["weights"]), torch.tensor(arrays[1]["weights"]))
 
 
-def test_a_failure_on_one_process_is_everybodys(tmp_path):
+def test_a_failure_on_one_process_fails_the_audit_on_all(tmp_path):
     """Training goes on, and all processes know."""
     run = trainer(tmp_path, callback(on_error="warn"), 2)
     run.fit(Faulty(), train_loader(), valid_loader(12, batch_size=4))
