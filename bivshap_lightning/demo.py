@@ -263,8 +263,8 @@ def substitutes(record: AuditRecord, n_pairs: int = 5) -> str:
 def _in_words(pair: PairSummary) -> str:
     return (
         f"Once {pair.given} is known, {pair.total:.0%} of the importance of {pair.player} is gone. {pair.own:.0%} is "
-        f"due to this pair: either column moves\nthe network where the other one would. The rest happens with any column, "
-        f"because a probability that is nearly 1\ncannot rise much. Shapley values alone show neither."
+        f"due to this pair: either column moves\nthe network where the other one would. The rest happens with any "
+        f"column, because a probability that is nearly 1\ncannot rise much. Shapley values alone show neither."
     )
 
 

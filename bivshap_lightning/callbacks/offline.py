@@ -209,8 +209,13 @@ def _audit(options: Namespace, checkpoint: Checkpoint, made: Ingredients, folder
         raise AuditError(f"`--data` must yield samples for --stage {options.stage}, got none.")
     if not trainer.is_global_zero:
         return ""
+    try:
+        _write_report(folder, options)
+    except OSError as error:
+        raise AuditError(
+            f"`--output` must be a folder to write to, got {folder} ({error.strerror or error})."
+        ) from error
     audit.remove_chunks()
-    _write_report(folder, options)
     return _result(audit, folder) if options.json else _last_line(audit, folder)
 
 
