@@ -33,12 +33,14 @@ __all__ = [
     "Tokens",
     "ZeroEmbedding",
     "__version__",
+    "sufficient_set",
     "typical_row",
 ]
 
 if TYPE_CHECKING:
     from bivshap_lightning.audit.record import AuditRecord
     from bivshap_lightning.explainers import BivariateShapley, Explanation
+    from bivshap_lightning.explainers.sufficient import sufficient_set
     from bivshap_lightning.game import Game
     from bivshap_lightning.game.embedding import ZeroEmbedding
     from bivshap_lightning.game.players import Columns, Grid, Segments, Superpixels, Tokens
@@ -49,6 +51,7 @@ else:
     _MODULES = {
         "audit.record": ("AuditRecord",),
         "explainers": ("BivariateShapley", "Explanation"),
+        "explainers.sufficient": ("sufficient_set",),
         "game": ("Game",),
         "game.embedding": ("ZeroEmbedding",),
         "game.players": ("Columns", "Grid", "Segments", "Superpixels", "Tokens"),

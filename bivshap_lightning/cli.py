@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from bivshap_lightning import __version__
-from bivshap_lightning.text import printable
+from bivshap_lightning.console import FAILED, INTERNAL, PASSED, UNJUDGED, fail, put, put_json
+from bivshap_lightning.trusted_records import add_calibrate, add_history
 
-PASSED, FAILED, UNJUDGED, INTERNAL = 0, 1, 2, 3
 EPILOG = "exit codes: 0 pass, 1 fail, 2 usage or a missing or bad record, 3 internal error"
 STDOUT = "-"
-MAX_MESSAGE = 4000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.words = words
         code: int = options.run(options)
     except _UsageError as error:
-        return _fail(str(error) if as_json else error.with_usage, as_json)
+        return fail(str(error) if as_json else error.with_usage, as_json)
     except Exception as error:  # a message and an exit code, never a pass
-        return _fail(f"internal error: {type(error).__name__}: {error}", as_json, INTERNAL)
+        return fail(f"internal error: {type(error).__name__}: {error}", as_json, INTERNAL)
     return code
 
 
@@ -75,33 +73,13 @@ class _Parser(argparse.ArgumentParser):
         raise _UsageError(message, self.format_usage())
 
 
-def _fail(message: str, as_json: bool, code: int = UNJUDGED) -> int:
-    """Print why a command failed, as text on standard error or as JSON on standard output."""
-    if as_json:
-        _put_json({"error": message})
-    else:
-        print(f"bivshap: {printable(message, longest=MAX_MESSAGE)}", file=sys.stderr)
-    return code
-
-
-def _put_json(value: Mapping[str, Any]) -> None:
-    _put(json.dumps(value))
-
-
-def _put(text: str) -> None:
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:  # the reader, such as `head`, closed the pipe; the exit code stays
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser("bivshap", description="Audits of Bivariate Shapley explanations.", epilog=EPILOG)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("--json", action="store_true", help="print it as JSON; every command has this option as well")
     parser.set_defaults(run=_version)
     commands = parser.add_subparsers(metavar="COMMAND")
-    for add in (_add_demo, _add_audit, _add_gate, _add_report, _add_tensorboard):
+    for add in (_add_demo, _add_audit, _add_gate, add_calibrate, add_history, _add_report, _add_tensorboard):
         add(commands)
     return parser
 
@@ -110,9 +88,9 @@ def _version(options: argparse.Namespace) -> int:
     if not options.version:
         raise _UsageError("a COMMAND is required, got none; `bivshap --help` lists them", _parser().format_usage())
     if options.json:
-        _put_json({"version": __version__})
+        put_json({"version": __version__})
     else:
-        _put(f"bivshap-lightning {__version__}")
+        put(f"bivshap-lightning {__version__}")
     return PASSED
 
 
@@ -155,11 +133,11 @@ def _audit(options: argparse.Namespace) -> int:
 
     outcome = run(options, options.words)
     if outcome.error:
-        _fail(outcome.error, options.json and is_first_process(), outcome.code)
+        fail(outcome.error, options.json and is_first_process(), outcome.code)
         print(outcome.details, end="", file=sys.stderr, flush=True)
         let_parent_leave()
     elif outcome.text:
-        _put(outcome.text)
+        put(outcome.text)
     return outcome.code
 
 
@@ -180,11 +158,11 @@ def _add_gate(commands: Any) -> None:
 
 
 def _gate(options: argparse.Namespace) -> int:
-    from bivshap_lightning.gate import GateError, RecordError, Verdict, judge, load_rules
+    from bivshap_lightning.gate import GateError, RecordError, Verdict, judge
 
     as_json = options.json == STDOUT
     try:
-        verdict = judge(options.record, load_rules(options.rules), options.against)
+        verdict = judge(options.record, options.rules, options.against)
     except (GateError, RecordError) as error:
         verdict = Verdict(error=str(error))
     # Reports are written for errors too: one of an earlier run must not be mistaken for this run's.
@@ -195,13 +173,13 @@ def _gate(options: argparse.Namespace) -> int:
         try:
             Path(path).write_text(getattr(verdict, f"to_{form}")(), encoding="utf-8")
         except OSError as error:
-            return _fail(f"`--{form}` must be a writable file, got {path} ({error.strerror}).", as_json)
+            return fail(f"`--{form}` must be a writable file, got {path} ({error.strerror}).", as_json)
     if as_json:
-        _put(verdict.to_json())
+        put(verdict.to_json())
     elif verdict.error is None:
-        _put(verdict.to_text())
+        put(verdict.to_text())
     else:
-        return _fail(verdict.error, as_json=False)
+        return fail(verdict.error, as_json=False)
     return UNJUDGED if verdict.error is not None else PASSED if verdict.passed else FAILED
 
 
@@ -241,11 +219,11 @@ def _report(options: argparse.Namespace) -> int:
     except OSError as error:
         failure = f"`--output` must be a writable file, got {options.output} ({error.strerror})."
     if failure is not None:
-        return _fail(failure, options.json)
+        return fail(failure, options.json)
     if options.json:
-        _put_json({"page": str(options.output), "verdict": verdict and json.loads(verdict.to_json())})
+        put_json({"page": str(options.output), "verdict": verdict and json.loads(verdict.to_json())})
     else:
-        _put(f"bivshap: page {options.output}" + (f"; {verdict.headline}" if verdict else ""))
+        put(f"bivshap: page {options.output}" + (f"; {verdict.headline}" if verdict else ""))
     return PASSED
 
 
@@ -262,11 +240,11 @@ def _tensorboard(options: argparse.Namespace) -> int:
     from bivshap_lightning.views import START_LINE
 
     if not Path(options.logdir).is_dir():
-        return _fail(f"LOGDIR must be a folder, got {options.logdir}.", options.json)
+        return fail(f"LOGDIR must be a folder, got {options.logdir}.", options.json)
     flags = [word for word in START_LINE.split() if word.startswith("--") and word != "--logdir"]
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", options.logdir, *flags]
     if options.json:
-        _put_json({"command": command})
+        put_json({"command": command})
         return PASSED
     try:
         return subprocess.call(command)
@@ -295,11 +273,11 @@ def _demo(options: argparse.Namespace) -> int:
     try:
         demo = run_demo(options.output, seed=options.seed)
     except OSError as error:
-        return _fail(f"`--output` must be a writable folder, got {options.output} ({error.strerror}).", options.json)
+        return fail(f"`--output` must be a writable folder, got {options.output} ({error.strerror}).", options.json)
     if options.json:
-        _put_json(demo.to_dict())
+        put_json(demo.to_dict())
     else:
-        _put(demo.to_text())
+        put(demo.to_text())
     return PASSED
 
 

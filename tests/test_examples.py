@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -74,3 +75,33 @@ def test_text_gru_on_real_reviews(tmp_path):
         pytest.skip("needs a folder with imdb_train.jsonl.gz beside the checkout, in ../shared/data/imdb")
     said = run_example("text_gru.py", "--data", reviews, "--output", tmp_path / "text.png")
     check_the_papers_sentence(said, tmp_path / "text.png")
+
+
+@pytest.mark.slow
+def test_adult_columns(tmp_path):
+    """A table in the format of Adult: two columns say the same, most say nothing."""
+    rng = np.random.default_rng(0)
+    words = {
+        "workclass": 3, "education": 8, "marital_status": 3, "occupation": 5, "relationship": 3, "race": 2, "sex": 2,
+        "native_country": 4,
+    }  # fmt: skip
+    rows = []
+    for _ in range(1200):
+        education, age, sex = rng.integers(8), rng.integers(18, 80), rng.integers(2)
+        codes = {name: rng.integers(n) for name, n in words.items()} | {"education": education, "sex": sex}
+        texts = {name: f"{name}-{code}" for name, code in codes.items()}
+        label = ">50K" if 8 * education + age + 3 * rng.normal() > 75 else "<=50K"
+        rows.append([
+            age, texts["workclass"], rng.integers(10**6), texts["education"], education, texts["marital_status"],
+            texts["occupation"], texts["relationship"], texts["race"], texts["sex"], 0, 0, rng.integers(20, 60),
+            texts["native_country"], label,
+        ])  # fmt: skip
+    (tmp_path / "adult.data").write_text("\n".join(", ".join(map(str, row)) for row in rows))
+    said = run_example("adult_columns.py", "--data", tmp_path, "--samples", 40)
+    assert re.search(r"^education(_num)? .*copy of education(_num)? \(1\.00\)", said, flags=re.MULTILINE)
+    (can_go,) = re.findall(r"can go: (.*)\. Retrain to confirm", said)
+    assert {"capital_gain", "capital_loss"} <= set(can_go.split(", "))
+    assert "age" not in can_go.split(", ")
+    assert len({"education", "education_num"} & set(can_go.split(", "))) == 1
+    before, after = map(float, re.search(r"accuracy ([\d.]+) before, ([\d.]+) after", said).groups())
+    assert after > before - 0.02

@@ -29,6 +29,7 @@ PUBLIC_NAMES = {
     "Tokens",
     "ZeroEmbedding",
     "__version__",
+    "sufficient_set",
     "typical_row",
 }
 HEAVY_PACKAGES = {

@@ -8,131 +8,53 @@ settings alone, so it may come from another process or from a file; :meth:`Audit
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bivshap_lightning.audit.batches import Batch, labels_as_target, players_of
+from bivshap_lightning.audit.results import (
+    OF_GRAPHS,
+    OURS,
+    REDUNDANCY,
+    ROLES,
+    SWEEP,
+    AuditResult,
+    ChunkResult,
+    ExplainedSample,
+    array_of,
+    numbers_of_results,
+    state_of,
+    with_scores,
+)
 from bivshap_lightning.audit.selection import SampleChunk
+from bivshap_lightning.audit.settings import AuditSettings
 from bivshap_lightning.audit.task import as_classes
 from bivshap_lightning.explainers import Explanation, default_evaluations, find_explainer
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.game.players.images import channel_dim, visible
 from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.metrics import DirectionalRedundancy, MutualRedundancyMasking
+from bivshap_lightning.metrics import (
+    DirectionalRedundancy,
+    GammaSweep,
+    MutualRedundancyMasking,
+    RepresentativesKept,
+    RoleShares,
+)
 from bivshap_lightning.metrics.catalogue import ranking_numbers
 from bivshap_lightning.metrics.sample_metric import SampleMetric
 
-OURS = "ours"
-REDUNDANCY = "redundancy"
+__all__ = ["OURS", "Audit", "AuditResult", "AuditSettings", "ChunkResult", "ExplainedSample"]
 
 
-def ranking_metrics() -> dict[str, tuple[type[SampleMetric], str]]:
+def ranking_metrics(task: str) -> dict[str, tuple[type[SampleMetric], str]]:
     """The metrics that judge a ranking, and which of their numbers is logged, by the metric's name in tags."""
-    return {number.family: (number.metric_class(), number.key) for number in ranking_numbers()}
-
-
-@dataclass(frozen=True)
-class AuditSettings:
-    """What an audit computes; see :class:`~bivshap_lightning.callbacks.BivShapCallback` for the meaning."""
-
-    method: Any
-    behavior: Any
-    link: Any
-    target: Any
-    n_evaluations: int | None
-    gamma: float
-    seed: int
-    compare_with: tuple[Any, ...]
-    compare_n_evaluations: int | None
-    baselines: Any
-    background: Any
-    feature_mask: Any
-    perturbations_per_eval: int | None
-    task: Any = "auto"
-
-
-@dataclass(frozen=True)
-class ExplainedSample:
-    """An explained sample.
-
-    Attributes:
-        index: its position among the chosen samples.
-        label: its class in the data, or None.
-        target: the class that was explained.
-        graph: G.
-        image: (C, H, W) if it is a picture.
-        segments: (H, W) the player of each pixel of a picture.
-        words: one per player if it is a text.
-        scores: what the metrics gave it, by tag.
-    """
-
-    index: int
-    label: int | None
-    target: float
-    graph: ExplanationGraph
-    image: NDArray[Any] | None = None
-    segments: NDArray[Any] | None = None
-    words: list[str] | None = None
-    scores: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ChunkResult:
-    """The results of one chunk of samples.
-
-    Attributes:
-        samples: the chunk's, explained.
-        errors: the mean standard error of each.
-        states: of the metrics, by metric and explainer; what they sum up can be added.
-        n_forwards: model rows spent in all.
-        spent: model rows that each explainer spent on its scores.
-        method: how our values were computed.
-        removal: what replaced absent players.
-        skipped: other explainers that were left out, with the reason.
-    """
-
-    samples: list[ExplainedSample]
-    errors: list[float]
-    states: dict[tuple[str, str], dict[str, NDArray[Any]]]
-    n_forwards: int
-    spent: dict[str, int]
-    method: str
-    removal: str
-    skipped: dict[str, str]
-
-
-@dataclass(frozen=True)
-class AuditResult:
-    """The result of an audit, the same on every process.
-
-    Attributes:
-        numbers: value and standard error by tag.
-        curves: by explainer, the post-hoc accuracy curve as (masked fraction, accuracy, standard error).
-        samples: all explained samples, in order of their index.
-        n_forwards: model rows spent in all, over all processes.
-        n_evaluations: model rows per sample that each explainer spent on its scores.
-        method: how our values were computed.
-        removal: what replaced absent players.
-        skipped: other explainers that were left out, with the reason.
-    """
-
-    numbers: dict[str, tuple[float, float]]
-    curves: dict[str, tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]
-    samples: list[ExplainedSample]
-    n_forwards: int
-    n_evaluations: dict[str, float]
-    method: str
-    removal: str
-    skipped: dict[str, str]
+    return {number.family: (number.metric_class(), number.key) for number in ranking_numbers(task)}
 
 
 class Audit:
@@ -160,17 +82,38 @@ class Audit:
         self._explainer = find_explainer(settings.method)
         others = [find_explainer(other, argument="compare_with") for other in settings.compare_with]
         self._others = {other.name: other for other in others}
-        # Results of other processes are combined explicitly, not synchronised by torchmetrics.
-        alone: dict[str, Any] = {"sync_on_compute": False, "per_sample": True}
-        metrics: dict[tuple[str, str], SampleMetric] = {
-            (metric, explainer): kind(personalized=explainer == OURS, **alone)
-            for metric, (kind, _) in ranking_metrics().items()
-            for explainer in (OURS, *self._others)
-        }
-        metrics["mutual", REDUNDANCY] = MutualRedundancyMasking(gamma=settings.gamma, seed=settings.seed, **alone)
-        metrics["directional", REDUNDANCY] = DirectionalRedundancy(gamma=settings.gamma, **alone)
+        # Without a gamma only games can be made.
+        metrics = {} if settings.gamma is None else self._make_metrics(settings.gamma)
         self._metrics = {key: metric.to(device) for key, metric in metrics.items()}
         self._skipped: dict[str, str] = {}
+
+    def _make_metrics(self, gamma: float) -> dict[tuple[str, str], SampleMetric]:
+        # Results of other processes are combined explicitly, not synchronised by torchmetrics.
+        alone: dict[str, Any] = {"sync_on_compute": False, "per_sample": True}
+        seed = self.settings.seed
+        metrics: dict[tuple[str, str], SampleMetric] = {
+            (metric, explainer): kind(personalized=explainer == OURS, **alone)
+            for metric, (kind, _) in ranking_metrics(self.settings.task).items()
+            for explainer in (OURS, *self._others)
+        }
+        metrics["mutual", REDUNDANCY] = MutualRedundancyMasking(gamma=gamma, seed=seed, **alone)
+        metrics["directional", REDUNDANCY] = DirectionalRedundancy(gamma=gamma, **alone)
+        if self.settings.task == "regression":
+            metrics["kept", REDUNDANCY] = RepresentativesKept(gamma=gamma, seed=seed, **alone)
+        metrics["shares", ROLES] = RoleShares(gamma=gamma, seed=seed, **alone)
+        metrics["gammas", SWEEP] = GammaSweep(gamma=gamma, seed=seed, sync_on_compute=False)
+        return metrics
+
+    def sizes(self, forward: nn.Module, chunk: SampleChunk) -> list[tuple[int, float]]:
+        """Number of players and `u(all) - u(none)` of each sample of a chunk, by two model rows each.
+
+        Args:
+            forward: the model as a function of a batch's tensors.
+            chunk: samples of one shape.
+        """
+        game = self.game(forward, chunk.batch, chunk.places)
+        values = _ends(game).double()
+        return list(zip(game.player_counts.tolist(), (values[:, 0] - values[:, 1]).tolist(), strict=True))
 
     def explain(self, forward: nn.Module, chunk: SampleChunk, deadline: float) -> ChunkResult:
         """Explain a chunk of samples and judge the explanations.
@@ -180,6 +123,7 @@ class Audit:
             chunk: samples of one shape.
             deadline: by :func:`time.perf_counter`; evaluations are cut down and others left out to meet it.
         """
+        _ = self.settings.known_gamma
         for metric in self._metrics.values():
             metric.reset()
         game = self.game(forward, chunk.batch, chunk.places)
@@ -191,7 +135,7 @@ class Audit:
         names = [self._names_of(game, b) for b in range(len(explanation))]
         graphs = [explanation.graph(b, n) for b, n in enumerate(names)]
         for (_, explainer), metric in self._metrics.items():
-            if explainer in (OURS, REDUNDANCY):
+            if explainer in (OURS, *OF_GRAPHS):
                 metric.update(game, graphs)
         spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, deadline)}
         # The only transfers from the device, after all evaluations.
@@ -200,7 +144,7 @@ class Audit:
         return ChunkResult(
             samples=self._samples(game, chunk.batch, chunk.places, graphs),
             errors=[] if error is None else error[:, off].double().mean(dim=1).tolist(),
-            states={key: _state_of(metric) for key, metric in self._metrics.items()},
+            states={key: state_of(metric) for key, metric in self._metrics.items()},
             n_forwards=int(game.n_evaluations.sum()),
             spent=spent,
             method=explanation.method,
@@ -213,28 +157,20 @@ class Audit:
         parts = sorted(parts, key=lambda part: part.samples[0].index)
         skipped = {name: why for part in reversed(parts) for name, why in part.skipped.items()}
         results = {key: self._add_up(key, parts) for key in self._metrics if key[1] not in skipped}
-        numbers: dict[str, tuple[float, float]] = {}
-        keys = {number.family: number.key for number in ranking_numbers()}
-        for (metric, explainer), result in results.items():
-            if explainer != REDUNDANCY:
-                numbers[f"bivshap/{metric}/{explainer}"] = _number(result, keys[metric])
-                continue
-            numbers |= {
-                f"bivshap/redundancy/{name}": _number(result, name)
-                for name, value in result.items()
-                if value.dim() == 0 and not name.endswith("_se") and name != "n_samples"
-            }
+        numbers = numbers_of_results(results, self.settings.task)
         numbers["bivshap/estimate/standard_error"] = (float(np.mean([e for part in parts for e in part.errors])), 0.0)
+        curve_metric = next(metric for (metric, _), result in results.items() if "masked_fraction" in result)
         curves = {
-            explainer: (_array(result, "masked_fraction"), _array(result, "curve"), _array(result, "curve_se"))
+            explainer: (array_of(result, "masked_fraction"), array_of(result, "curve"), array_of(result, "curve_se"))
             for (metric, explainer), result in results.items()
-            if metric == "post_hoc_accuracy"
+            if metric == curve_metric
         }
-        samples = _scored([s for part in parts for s in part.samples], results)
+        samples = with_scores([s for part in parts for s in part.samples], results, self.settings.task)
         return AuditResult(
             numbers=numbers,
             curves=curves,
             samples=samples,
+            sweep={name: values.cpu().numpy() for name, values in results["gammas", SWEEP].items() if values.dim()},
             n_forwards=sum(part.n_forwards for part in parts),
             n_evaluations={e: sum(part.spent.get(e, 0) for part in parts) / len(samples) for e in curves},
             method=parts[0].method,
@@ -309,7 +245,8 @@ class Audit:
 
     def _judge_others(self, game: Game, deadline: float) -> dict[str, int]:
         """Explain the game by the other methods and judge them. Returns the model rows that each of them spent."""
-        spent = {}
+        spent: dict[str, int] = {}
+        signs = _signs(game) if self._others else None
         for name, other in self._others.items():
             if name in self._skipped:
                 continue
@@ -325,8 +262,8 @@ class Audit:
                 self._skipped[name] = str(error)
                 continue
             spent[name] = int(explanation.n_evaluations.sum())
-            for metric in ranking_metrics():
-                self._metrics[metric, name].update(game, explanation)
+            for metric in ranking_metrics(self.settings.task):
+                self._metrics[metric, name].update(game, _oriented(explanation, signs))
         return spent
 
     def _classes(self, labels: Tensor | None, n_samples: int) -> Tensor | None:
@@ -388,34 +325,19 @@ class Audit:
         return samples
 
 
-def _scored(
-    samples: Sequence[ExplainedSample], results: Mapping[tuple[str, str], Mapping[str, Tensor]]
-) -> list[ExplainedSample]:
-    """Samples, given in the order in which the metrics saw them, with their scores; sorted by index."""
-    scores: dict[str, list[float]] = {}
-    keys = {number.family: number.key for number in ranking_numbers()}
-    for (metric, explainer), result in results.items():
-        if explainer != REDUNDANCY:
-            scores[f"bivshap/{metric}/{explainer}"] = result[f"per_sample_{keys[metric]}"].tolist()
-            continue
-        # Accuracies only: a share of all players is no mean over samples.
-        names = [key.removeprefix("per_sample_") for key in result if re.fullmatch("per_sample_.*accuracy.*", key)]
-        scores |= {f"bivshap/redundancy/{name}": result[f"per_sample_{name}"].tolist() for name in names}
-    found = [replace(s, scores={tag: values[k] for tag, values in scores.items()}) for k, s in enumerate(samples)]
-    return sorted(found, key=lambda s: s.index)
+def _ends(game: Game) -> Tensor:
+    """The values of all players and of none, (B, 2)."""
+    return game(torch.tensor([[True], [False]], device=game.device).expand(1, 2, game.n_players))
 
 
-def _state_of(metric: SampleMetric) -> dict[str, NDArray[Any]]:
-    state: dict[str, Any] = metric.metric_state
-    # A method that was left out has no scores to join.
-    tensors = {n: torch.cat(v) if isinstance(v, list) and v else torch.as_tensor(v) for n, v in state.items()}
-    return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+def _signs(game: Game) -> Tensor:
+    """The sign of `u(all) - u(none)` of each sample, (B, 1), 1 for 0."""
+    values = _ends(game)
+    return torch.where(values[:, :1] < values[:, 1:], -1.0, 1.0)
 
 
-def _array(result: Mapping[str, Tensor], name: str) -> NDArray[Any]:
-    return result[name].cpu().numpy()
-
-
-def _number(result: Mapping[str, Tensor], name: str) -> tuple[float, float]:
-    error = result.get(f"{name}_se")
-    return result[name].item(), 0.0 if error is None else error.item()
+def _oriented(explanation: Explanation, signs: Tensor | None) -> Explanation | Tensor:
+    """What the metrics rank: scores with the sign of `u(all) - u(none)`, as graphs are ranked by themselves."""
+    if explanation.bivariate is not None or signs is None:
+        return explanation
+    return explanation.shapley * signs.to(explanation.shapley)

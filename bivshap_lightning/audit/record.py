@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bivshap_lightning.audit.errors import RecordError
-from bivshap_lightning.audit.json_fields import NOT_STORED, decode, encode
+from bivshap_lightning.audit.json_fields import NOT_STORED, OPTIONAL, decode, encode
 from bivshap_lightning.audit.record_arrays import graphs_of_samples, verify_arrays
 from bivshap_lightning.audit.record_checks import verify_fields
 from bivshap_lightning.audit.record_files import read_files, write_files
@@ -30,12 +31,14 @@ from bivshap_lightning.audit.record_parts import (
     Cost,
     Curve,
     Estimate,
+    GammaPoint,
     GraphSummary,
+    PairSummary,
     RankedPlayer,
     Run,
     SampleSummary,
 )
-from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph import ROLES, ExplanationGraph
 from bivshap_lightning.graph.averaging import mean_of_class
 
 __all__ = [
@@ -47,7 +50,9 @@ __all__ = [
     "Cost",
     "Curve",
     "Estimate",
+    "GammaPoint",
     "GraphSummary",
+    "PairSummary",
     "RankedPlayer",
     "RecordError",
     "Run",
@@ -76,6 +81,12 @@ class AuditRecord:
         class_metrics: numbers over the samples of each class.
         samples: the audited samples.
         cost: what it cost.
+        substitutes: pairs of features that make up for each other most, over all samples, if these have features in
+            common.
+        partners: pairs of features that need each other most, likewise.
+        sweep: roles, density and accuracies at other gammas.
+        notes: sentences about the whole audit, such as that there was nothing to explain.
+        validation_metrics: what the training run itself logged at the time of the audit, such as its validation loss.
         arrays: weights, standard errors and Shapley values of all samples, and pictures of some.
         source: what messages call the record.
 
@@ -101,6 +112,11 @@ class AuditRecord:
     classes: Mapping[str, GraphSummary] = field(default_factory=dict)
     class_metrics: Mapping[str, ClassMetrics] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
+    substitutes: tuple[PairSummary, ...] = field(default=(), metadata=OPTIONAL)
+    partners: tuple[PairSummary, ...] = field(default=(), metadata=OPTIONAL)
+    sweep: tuple[GammaPoint, ...] = field(default=(), metadata=OPTIONAL)
+    notes: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    validation_metrics: Mapping[str, float] = field(default_factory=dict, metadata=OPTIONAL)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False, repr=False, metadata=NOT_STORED)
     source: str = field(default="record", compare=False, metadata=NOT_STORED)
 
@@ -177,6 +193,19 @@ class AuditRecord:
             if sample.class_name in members:
                 members[sample.class_name].append(graph)
         return {name: mean_of_class(graphs) for name, graphs in members.items() if graphs}
+
+    @cached_property
+    def roles_of_features(self) -> dict[str, dict[str, float]]:
+        """The share of samples in which each feature has each role, the features with most samples first.
+
+        Features go by name; a sample without the feature does not count. Empty if the samples have no roles.
+        """
+        counts: dict[str, Counter[str]] = {}
+        for sample in self.samples:
+            for player, role in zip(sample.players, sample.roles, strict=False):
+                counts.setdefault(player, Counter())[role] += 1
+        order = sorted(counts, key=lambda name: -counts[name].total())
+        return {name: {role: counts[name][role] / counts[name].total() for role in ROLES} for name in order}
 
     def hardest_samples(self) -> list[int]:
         """Positions of the samples to look at first: wrong predictions, then those whose features add least."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from bivshap_lightning.audit.record import AuditRecord
     from bivshap_lightning.audit.record_parts import GraphSummary
 
-PARTS = ("weights", "standard_error", "shapley")
-_NAME = re.compile(r"(weights|standard_error|shapley)|(weights|standard_error|shapley|image|segments)_(\d{1,9})")
+PARTS = ("weights", "standard_error", "shapley", "shapley_standard_error")
+_NAME = re.compile(f"({'|'.join(PARTS)})|({'|'.join(PARTS)}|image|segments)_(\\d{{1,9}})")
 _ROUNDING = 2.0**-22
 """Relative error of a stored number, with room for that of sums over samples."""
 

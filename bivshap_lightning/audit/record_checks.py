@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bivshap_lightning.audit.errors import RecordError
+from bivshap_lightning.graph import ROLES
 from bivshap_lightning.metrics.catalogue import estimate_over, find_number
 from bivshap_lightning.text import shown
 
@@ -70,6 +71,10 @@ def verify_fields(record: AuditRecord) -> None:
         n_samples = len(members[name])
         demand(found.n_samples == n_samples, record, f"{place}.n_samples", f"be {n_samples}", found.n_samples)
         _verify_metrics(record, found.metrics, members[name], f"{place}.metrics")
+    for k, point in enumerate(record.sweep):
+        shares = [*point.roles.values(), point.density, point.share_removable, point.accuracy_with_representatives]
+        inside = point.gamma >= 0 and all(-TOLERANCE <= share <= 1 + TOLERANCE for share in shares)
+        demand(inside, record, f"sweep[{k}]", "hold shares from 0 to 1 at a gamma of 0 or more", point.gamma)
     for name, curve in record.curves.items():
         _verify_curve(record, curve, f"curves[{shown(name)}]")
     for name, value in {"seconds": record.cost.seconds, "forwards": record.cost.forwards}.items():
@@ -79,6 +84,11 @@ def verify_fields(record: AuditRecord) -> None:
 def _verify_sample(record: AuditRecord, sample: SampleSummary, place: str) -> None:
     demand(sample.index >= 0, record, f"{place}.index", "be 0 or more", sample.index)
     _verify_graph(record, sample, place)
+    relevant = set(sample.players) - set(sample.players_of_role("irrelevant"))
+    outside = {
+        name for pair in (*sample.substitutes, *sample.partners) for name in (pair.player, pair.given)
+    } - relevant
+    demand(not outside, record, f"{place}.substitutes", "consist of relevant players", sorted(outside))
     same = sample.words is None or len(sample.words) == sample.n_players
     demand(same, record, f"{place}.words", "hold one word per player", sample.words)
     for tag, score in sample.scores.items():
@@ -108,11 +118,28 @@ def _verify_graph(record: AuditRecord, graph: GraphSummary, place: str) -> None:
     proper = len(set(grouped)) == len(grouped) and all(len(group) > 1 for group in graph.groups)
     demand(proper, record, f"{place}.groups", "be disjoint, of two players or more", graph.groups)
     demand(set(grouped) <= players, record, f"{place}.groups", "consist of players", graph.groups)
+    _verify_roles(record, graph, place)
     demand(0 <= graph.density <= 1, record, f"{place}.density", "lie in [0, 1]", graph.density)
     n_redundant = round(graph.density * graph.n_pairs)
     n_free = graph.n_pairs - n_redundant
     countable = 0 <= graph.n_undecided <= n_free
     demand(countable, record, f"{place}.n_undecided", f"lie between 0 and {n_free}", graph.n_undecided)
+
+
+def _verify_roles(record: AuditRecord, graph: GraphSummary, place: str) -> None:
+    """Every player has a role or none has, and what is called interchangeable has that role."""
+    known = set(graph.roles) <= set(ROLES)
+    demand(known, record, f"{place}.roles", f"be among {', '.join(ROLES)}", sorted(set(graph.roles) - set(ROLES)))
+    complete = len(graph.roles) in (0, graph.n_players)
+    demand(complete, record, f"{place}.roles", f"be {graph.n_players}, one per player", len(graph.roles))
+    grouped = [player for group in graph.interchangeable for player in group]
+    proper = len(set(grouped)) == len(grouped) and all(len(group) > 1 for group in graph.interchangeable)
+    demand(proper, record, f"{place}.interchangeable", "be disjoint, of two players or more", graph.interchangeable)
+    named = set(grouped) <= set(graph.players_of_role("interchangeable"))
+    demand(named, record, f"{place}.interchangeable", "consist of players of that role", graph.interchangeable)
+    for kind, pairs in {"substitutes": graph.substitutes, "partners": graph.partners}.items():
+        errors = [pair.own_error for pair in pairs]
+        demand(all(error >= 0 for error in errors), record, f"{place}.{kind}", "have errors of 0 or more", errors)
 
 
 def _verify_metrics(

@@ -9,7 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bivshap_lightning.audit.json_fields import OPTIONAL
 from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.substitution import PlayerPair, Substitution
+from bivshap_lightning.graph.threshold import CONFIDENCE, normal_quantile
+
+FIXED_GAMMA, RELATIVE_GAMMA = "fixed", "min(0.01, 0.15 / F) x mean |u(all) - u(none)|"
+"""How gamma was found: the number was given, or it is relative to what there is to explain."""
+
+Z = normal_quantile(CONFIDENCE)
+"""Standard errors by which the own part of a pair must differ from zero to be listed."""
+
+MAX_PAIRS = 10
+"""Substitutes, and as many partners, that a record keeps of each graph."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,8 @@ class Configuration:
         compare_n_evaluations: likewise, for each of the other explainers.
         explainers: all explainers that were judged.
         skipped: explainers that were left out, with the reason.
+        gamma_rule: how gamma was found: "fixed" for a given number, otherwise the formula.
+        task: "binary", "multiclass", "multilabel" or "regression"; empty in records that do not say.
     """
 
     behavior: str
@@ -43,12 +57,19 @@ class Configuration:
     compare_n_evaluations: int | None = None
     explainers: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
+    gamma_rule: str = field(default=FIXED_GAMMA, metadata=OPTIONAL)
+    task: str = field(default="", metadata=OPTIONAL)
+
+    @property
+    def compared_gamma(self) -> float | str:
+        """What must agree about gamma before two records may be compared: the number, or its rule if it is relative."""
+        return self.gamma if self.gamma_rule == FIXED_GAMMA else self.gamma_rule
 
 
 ALL_CLASSES = "all"
 """Stands for all samples where a class is named, so that no class may be called so."""
 
-COMPARED = ("players", "removal", "behavior", "link", "gamma", "target")
+COMPARED = ("players", "removal", "behavior", "link", "compared_gamma", "target")
 """Configuration that must agree before two records may be compared."""
 
 
@@ -112,6 +133,71 @@ class RankedPlayer:
     score: float
 
 
+@dataclass(frozen=True)
+class PairSummary:
+    """Two relevant players, and how much the presence of the one changes the importance of the other.
+
+    Attributes:
+        player: whose importance changes.
+        given: the player that is present.
+        total: the share of the importance of `player` that is gone then; negative if it grows.
+        own: the part of `total` that is due to the pair and not common to all players.
+        own_error: standard error of `own`.
+    """
+
+    player: str
+    given: str
+    total: float
+    own: float
+    own_error: float
+
+    @classmethod
+    def of(cls, pair: PlayerPair) -> PairSummary:
+        """The same pair as a part of a record."""
+        return cls(pair.player, pair.given, pair.total, pair.own, pair.own_error)
+
+
+def strongest_pairs(parts: Substitution, n: int = MAX_PAIRS) -> dict[str, tuple[PairSummary, ...]]:
+    """The strongest substitutes and partners that noise does not explain, by the names of the fields that hold them.
+
+    Args:
+        parts: of one graph or over several.
+        n: at most so many of each.
+
+    Example:
+        >>> either = ExplanationGraph([[0, 0], [0, 0]], names=["a", "b"], shapley=[1 / 2, 1 / 2])  # OR
+        >>> strongest_pairs(either.substitution_parts(), 1)["substitutes"][0].total
+        1.0
+    """
+    n_pairs = len(parts.names) ** 2
+    found = {"substitutes": parts.substitutes(n_pairs), "partners": parts.partners(n_pairs)}
+    certain = {name: [p for p in pairs if abs(p.own) > Z * p.own_error] for name, pairs in found.items()}
+    return {name: tuple(map(PairSummary.of, pairs[:n])) for name, pairs in certain.items()}
+
+
+@dataclass(frozen=True)
+class GammaPoint:
+    """What the same graphs say at another gamma.
+
+    Attributes:
+        gamma: the threshold.
+        roles: share of players in each role, mean over samples.
+        n_independent: essential players plus groups of interchangeable ones, mean over samples.
+        density: redundant edges / ordered pairs, mean over samples.
+        share_removable: players that can be removed while one of each group of H stays / players.
+        accuracy_with_representatives: share of samples with the same decision without them.
+        random_removal_accuracy: likewise when as many are removed at random.
+    """
+
+    gamma: float
+    roles: Mapping[str, float]
+    n_independent: float
+    density: float
+    share_removable: float
+    accuracy_with_representatives: float
+    random_removal_accuracy: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class GraphSummary:
     """What a record says about one graph.
@@ -124,6 +210,10 @@ class GraphSummary:
         sinks: players that are made redundant and make no others so.
         density: redundant edges / ordered pairs.
         n_undecided: edges that the noise leaves undecided.
+        roles: of the players, in their order; empty where Shapley values are not known.
+        interchangeable: groups of relevant players of which any one will do.
+        substitutes: pairs of relevant players that make up for each other most, by their own part.
+        partners: pairs of relevant players that need each other most, by their own part.
 
     Example:
         >>> summary = GraphSummary.of(ExplanationGraph([[0, 0, 1], [0, 0, 1], [1, 1, 0]], names=["a", "b", "c"]), 1e-5)
@@ -138,6 +228,10 @@ class GraphSummary:
     sinks: tuple[str, ...]
     density: float
     n_undecided: int
+    roles: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    interchangeable: tuple[tuple[str, ...], ...] = field(default=(), metadata=OPTIONAL)
+    substitutes: tuple[PairSummary, ...] = field(default=(), metadata=OPTIONAL)
+    partners: tuple[PairSummary, ...] = field(default=(), metadata=OPTIONAL)
 
     @classmethod
     def of(cls, graph: ExplanationGraph, gamma: float) -> GraphSummary:
@@ -165,7 +259,12 @@ class GraphSummary:
             "sinks": tuple(names[k] for k in h.sinks),
             "density": float(h.density),
             "n_undecided": int(h.n_undecided),
+            **(_role_fields(graph, gamma) if personalized else {}),
         }
+
+    def players_of_role(self, role: str) -> tuple[str, ...]:
+        """The players that have a role."""
+        return tuple(player for player, its_role in zip(self.players, self.roles, strict=False) if its_role == role)
 
     @property
     def n_players(self) -> int:
@@ -201,6 +300,15 @@ class GraphSummary:
     def n_pairs(self) -> int:
         """Ordered pairs of players."""
         return self.n_players * (self.n_players - 1)
+
+
+def _role_fields(graph: ExplanationGraph, gamma: float) -> dict[str, Any]:
+    roles = graph.roles(gamma)
+    return {
+        "roles": tuple(roles),
+        "interchangeable": tuple(tuple(graph.names[k] for k in group) for group in roles.groups),
+        **strongest_pairs(graph.substitution_parts(gamma)),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bivshap_lightning.audit.audit import AuditResult, AuditSettings, ExplainedSample
+from bivshap_lightning.audit.notes import notes_of
 from bivshap_lightning.audit.record import (
     MAX_PICTURED_CLASSES,
     AuditRecord,
@@ -22,14 +23,16 @@ from bivshap_lightning.audit.record import (
     Cost,
     Curve,
     Estimate,
+    GammaPoint,
     GraphSummary,
     Run,
     SampleSummary,
     software_versions,
 )
-from bivshap_lightning.audit.record_parts import ALL_CLASSES
-from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.graph.averaging import mean_of_class
+from bivshap_lightning.audit.record_parts import ALL_CLASSES, strongest_pairs
+from bivshap_lightning.graph import ROLES, ExplanationGraph
+from bivshap_lightning.graph.averaging import MAX_NAMES_OF_CLASS, mean_of_class
+from bivshap_lightning.graph.substitution import mean_substitution
 from bivshap_lightning.metrics.catalogue import CATALOGUE, estimate_over, find_number
 
 LARGEST_PICTURE = 256
@@ -38,17 +41,21 @@ LARGEST_PICTURE = 256
 
 @dataclass(frozen=True)
 class ClassNames:
-    """Names of classes by index.
+    """Names of classes by index; a regression has outputs instead.
 
     Attributes:
-        names: one per class, or None to use the indices.
+        names: one per class or output, or None to use the indices.
+        task: of the model.
 
     Example:
         >>> ClassNames(["cat", "dog"]).of(1), ClassNames(None).of(1.0), ClassNames(["cat"]).of(None)
         ('dog', '1', 'none')
+        >>> ClassNames(None, "regression").of(0), ClassNames(None, "regression").of(2)
+        ('output', 'output 2')
     """
 
     names: Sequence[str] | None = None
+    task: str = "auto"
 
     def __post_init__(self) -> None:
         names = [] if self.names is None else list(map(str, self.names))
@@ -66,7 +73,11 @@ class ClassNames:
         if index is None:
             return "none"
         known = self.names is not None and float(index).is_integer() and 0 <= index < len(self.names)
-        return str(self.names[int(index)]) if known and self.names is not None else f"{index:g}"
+        if known and self.names is not None:
+            return str(self.names[int(index)])
+        if self.task == "regression":
+            return f"output {index:g}" if index else "output"
+        return f"{index:g}"
 
     def of_sample(self, sample: ExplainedSample) -> str:
         """The class that a sample counts for: its label, or the explained class where there is none."""
@@ -98,8 +109,8 @@ def make_record(
     unknown = [tag for tag in result.numbers if find_number(tag) is None]
     if unknown:
         raise ValueError(f"`numbers` must be in the catalogue of numbers, got {unknown}. Add an entry for each.")
-    samples = tuple(_sample_summary(sample, settings.gamma, class_names) for sample in result.samples)
-    classes = mean_graphs(result.samples, class_names)
+    gamma, class_names = settings.known_gamma, replace(class_names, task=settings.task)
+    samples = tuple(_sample_summary(sample, gamma, class_names) for sample in result.samples)
     record = AuditRecord(
         configuration=configuration_of(result, settings),
         versions=software_versions(),
@@ -113,10 +124,13 @@ def make_record(
             name: Curve(tuple(x.tolist()), tuple(y.tolist()), tuple(e.tolist()))
             for name, (x, y, e) in result.curves.items()
         },
-        classes={name: GraphSummary.of(graph, settings.gamma) for name, graph in classes.items()},
+        classes=_class_summaries(result.samples, gamma, class_names),
         class_metrics=class_metrics(samples),
         samples=samples,
         cost=Cost(**cost, evaluations_per_sample=dict(result.n_evaluations)),
+        **(_pairs_over(result.samples, gamma) if _have_common_players(result.samples) else {}),
+        sweep=_sweep_of(result.sweep),
+        notes=notes_of(result, settings),
         arrays=arrays_of(result.samples),
     )
     pictures = pictures_of(result.samples, _pictured(record, n_pictures))
@@ -132,7 +146,9 @@ def configuration_of(result: AuditResult, settings: AuditSettings) -> Configurat
         players="automatic" if settings.feature_mask is None else setting_text(settings.feature_mask),
         removal=" ".join([result.removal, *_digests((settings.baselines, settings.background))]),
         target="predicted" if settings.target is None else settings.target,
-        gamma=float(settings.gamma),
+        gamma=settings.known_gamma,
+        gamma_rule=settings.gamma_rule,
+        task="" if settings.task == "auto" else settings.task,
         seed=settings.seed,
         n_evaluations=settings.n_evaluations,
         compare_n_evaluations=settings.compare_n_evaluations,
@@ -177,6 +193,39 @@ def _sample_summary(sample: ExplainedSample, gamma: float, class_names: ClassNam
         scores=dict(sample.scores),
         words=None if sample.words is None else tuple(sample.words),
         **GraphSummary.fields_of(sample.graph, gamma),
+    )
+
+
+def _class_summaries(
+    samples: Sequence[ExplainedSample], gamma: float, class_names: ClassNames
+) -> dict[str, GraphSummary]:
+    """What is said about every class: its mean graph, and the strongest pairs over its samples."""
+    members: dict[str, list[ExplainedSample]] = defaultdict(list)
+    for sample in samples:
+        members[class_names.of_sample(sample)].append(sample)
+    return {
+        name: replace(GraphSummary.of(graph, gamma), **_pairs_over(members[name], gamma))
+        for name, graph in mean_graphs(samples, class_names).items()
+    }
+
+
+def _pairs_over(samples: Sequence[ExplainedSample], gamma: float) -> dict[str, Any]:
+    """The strongest substitutes and partners over samples, each weighted by the importance in the sample."""
+    graphs = [sample.graph for sample in samples]
+    if any(graph.shapley is None for graph in graphs):
+        return {}
+    labels = None if any(s.words is None for s in samples) else [list(s.words) for s in samples if s.words is not None]
+    parts = mean_substitution(graphs, labels, gammas=[gamma] * len(graphs), max_players=MAX_NAMES_OF_CLASS)
+    return strongest_pairs(parts)
+
+
+def _sweep_of(sweep: Mapping[str, NDArray[Any]]) -> tuple[GammaPoint, ...]:
+    names = [f.name for f in fields(GammaPoint) if f.name != "roles"]
+    return tuple(
+        GammaPoint(
+            roles={role: float(sweep[role][k]) for role in ROLES}, **{name: float(sweep[name][k]) for name in names}
+        )
+        for k in range(len(sweep["gamma"]))
     )
 
 
@@ -235,6 +284,7 @@ def arrays_of(samples: Sequence[ExplainedSample]) -> dict[str, NDArray[Any]]:
         "weights": [s.graph.weights for s in samples],
         "standard_error": [s.graph.standard_error for s in samples],
         "shapley": [s.graph.shapley for s in samples if s.graph.shapley is not None],
+        "shapley_standard_error": [s.graph.shapley_standard_error for s in samples],
     }
     if len({s.graph.n_players for s in samples}) == 1:
         return {name: np.stack(rows).astype(np.float32) for name, rows in parts.items() if rows}

@@ -48,7 +48,7 @@ class BivShapCallback(EitherCallback):
             of each class as far as possible.
         target: None for the predicted class, "label" for the class in the data, or an index.
         task: "binary", "multiclass", "multilabel", "regression", or "auto" for the rules of
-            :mod:`bivshap_lightning.audit.task`; the first audit says what it found. Of independent labels each sample
+            :mod:`bivshap_lightning.audit.task`; the first audit logs what it found. Of independent labels each sample
             explains one that is on, in turn, so that every label gets a graph.
         behavior: what is read off the model's scores, as in :class:`~bivshap_lightning.BivariateShapley`; None for the
             output of a regression and the probability of a class.
@@ -70,11 +70,13 @@ class BivShapCallback(EitherCallback):
         method: how values are found, as in :class:`~bivshap_lightning.BivariateShapley`.
         n_evaluations: model rows per sample for our explanation; None for the paper's ``2 * (2 * F + 2048)``, or
             enumeration if that is cheaper.
-        compare_with: other explainers, judged on the same games: names, Captum methods or instances, or any object
+        compare_with: other explainers, evaluated on the same games: names, Captum methods or instances, or any object
             that explains a game.
         compare_n_evaluations: model rows per sample for each of them, but at least four per player; None for each
             explainer's own default.
-        gamma: the largest absolute weight that counts as redundant.
+        gamma: the largest absolute weight that counts as redundant. None: relative to what there is to explain, the
+            smaller of 1 % and 15 % / F of the mean `abs(u(all) - u(none))` over the samples (F players). The paper's is
+            1e-5.
         seed: of the choice of samples and of the coalitions, which are the same in every epoch.
         perturbations_per_eval: at most this many times the number of samples in one forward pass; None chooses.
         every_n_epochs: audit after the validation of epochs 0, n, 2n, ..., whatever it costs; in between the last
@@ -118,7 +120,7 @@ class BivShapCallback(EitherCallback):
         n_evaluations: int | None = None,
         compare_with: Sequence[Any] = DEFAULT_COMPARISON,
         compare_n_evaluations: int | None = 256,
-        gamma: float = 1e-5,
+        gamma: float | None = None,
         seed: int = 0,
         perturbations_per_eval: int | None = None,
         every_n_epochs: int | None = None,
@@ -177,7 +179,7 @@ class BivShapCallback(EitherCallback):
 
     @property
     def state_key(self) -> str:
-        """Tells the state of this callback from that of another one in the same Trainer, such as one per label."""
+        """Identifies the state of this callback among several in the same Trainer, such as one per label."""
         settings = self.settings
         return self._generate_state_key(
             name=self._given_name,
@@ -203,7 +205,7 @@ class BivShapCallback(EitherCallback):
         return self._logged.get("bivshap/failed", 0.0) > 0
 
     def trigger(self) -> None:
-        """Audit after the next validation epoch, whatever the schedule says."""
+        """Audit after the next validation epoch, independently of the schedule."""
         self._triggered = True
 
     def state_dict(self) -> dict[str, Any]:
@@ -217,14 +219,14 @@ class BivShapCallback(EitherCallback):
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take up the same samples and the history again."""
+        """Restore the choice of samples and the history."""
         self.runner.load_state_dict(state_dict["sample_keys"])
         self.history, self._logged = list(state_dict["history"]), dict(state_dict["logged"])
         self.output.load_state_dict(state_dict["layouts"])
         self.schedule.load_state_dict(state_dict["schedule"])
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Start the account of the run's time."""
+        """Start to measure the run's time."""
         self.schedule.start_run()
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -243,13 +245,13 @@ class BivShapCallback(EitherCallback):
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Look at samples for the probe, until it is chosen."""
+        """Offer the samples of a batch, until the fixed set is chosen."""
         self._offer(trainer, batch, dataloader_idx, "validate")
 
     def on_test_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Look at samples for the probe, until it is chosen."""
+        """Offer the samples of a batch, until the fixed set is chosen."""
         self._offer(trainer, batch, dataloader_idx, "test")
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
@@ -287,7 +289,7 @@ class BivShapCallback(EitherCallback):
             self._triggered = False
             self._run_audit(trainer, pl_module, stage)
         for name, value in self._tagged().items():
-            # Equal on all processes; synchronised all the same, which keeps Lightning from advising to do so.
+            # Equal on all processes; `sync_dist` only prevents a warning of Lightning.
             pl_module.log(name, torch.tensor(value, device=pl_module.device), sync_dist=trainer.world_size > 1)
 
     def _tagged(self) -> dict[str, float]:
@@ -302,9 +304,9 @@ class BivShapCallback(EitherCallback):
             error = self._publish(trainer, stage, start)
         self._logged["bivshap/failed"] = 0.0 if error is None else 1.0
         self.schedule.add(time.perf_counter() - start)
-        self._settle(trainer, error)
+        self._handle_error(trainer, error)
 
-    def _settle(self, trainer: Any, error: BaseException | None) -> None:
+    def _handle_error(self, trainer: Any, error: BaseException | None) -> None:
         """Raise on all processes or warn on one."""
         if error is None:
             return
@@ -358,7 +360,7 @@ class BivShapCallback(EitherCallback):
         """What the last audit found and what it cost, in one line."""
         if self.result is None:
             raise RuntimeError("`summary` must be asked for after an audit, got none so far.")
-        return summary_line(self.result, self.settings.gamma, self._cost)
+        return summary_line(self.result, self.runner.resolved, self._cost)
 
     def record(self) -> AuditRecord:
         """The record of the last audit."""
@@ -376,7 +378,7 @@ class BivShapCallback(EitherCallback):
         }
 
     def _record_path(self, trainer: Any) -> Path | None:
-        """Where the record goes: to the same folder on all processes, nowhere in a trial run."""
+        """Where the record goes: to the same folder on all processes, nowhere with `fast_dev_run`."""
         if trainer.fast_dev_run:
             return None
         name = "{stage}_epoch{epoch:04d}_step{step:07d}.json".format_map(self._run)

@@ -1,4 +1,4 @@
-"""Checkpoints as evidence: read without running what is in them, and restored as Lightning would."""
+"""Checkpoints: read without running code in them, and restored as Lightning does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRUST = "--trust-checkpoint"
 
 
 class AuditError(Exception):
-    """What the user of `bivshap audit` has to change, in one line."""
+    """An error that the user of `bivshap audit` can fix, in one line."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Checkpoint:
 
         Args:
             path: of the file.
-            trust: unpickle whatever it holds, which can run any code; otherwise tensors and plain values only.
+            trust: unpickle all objects, which can run any code; otherwise tensors and plain values only.
 
         Raises:
             AuditError: the file is missing, damaged, no checkpoint, or needs trust.
@@ -68,7 +68,7 @@ class Checkpoint:
         return cls(path, sha256.hexdigest(), content, trust)
 
     def saved_arguments(self, kind: Any) -> dict[str, Any]:
-        """The arguments of a class's ``__init__`` that `save_hyperparameters` left in the checkpoint.
+        """The arguments of a class's ``__init__`` that `save_hyperparameters` stored in the checkpoint.
 
         Args:
             kind: a LightningModule or a LightningDataModule.
@@ -96,10 +96,10 @@ class Checkpoint:
         try:
             model.load_state_dict(self.content["state_dict"], strict=model.strict_loading)
         except RuntimeError as error:
-            told = " ".join(str(error).split())
+            reason = " ".join(str(error).split())
             raise AuditError(
                 f"`--checkpoint` must hold the weights of {type(model).__name__}, got others in {self.path}: "
-                f"{told[:600]}{'...' * (len(told) > 600)} Give the model's class and arguments as in training."
+                f"{reason[:600]}{'...' * (len(reason) > 600)} Give the model's class and arguments as in training."
             ) from error
         if data is not None and type(data).__qualname__ in self.content:
             data.load_state_dict(self.content[type(data).__qualname__])
@@ -117,7 +117,7 @@ def _unpickle(path: Path, trust: bool) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=not trust)
     except pickle.UnpicklingError as error:
-        # The first of these lines is about what is not allowed; all others tell how to allow it.
+        # The first line names what is not allowed; the others explain how to allow it.
         unsafe = re.search(r"GLOBAL (\S+)|but got (?:<class ')?([\w.]+)|unrecognized function (\S+)", str(error))
         if unsafe is None:
             raise _damaged(path, error) from error
@@ -131,5 +131,5 @@ def _unpickle(path: Path, trust: bool) -> Any:
 
 
 def _damaged(path: Path, error: Exception) -> AuditError:
-    told = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".removesuffix(": ")
-    return AuditError(f"`--checkpoint` must be an intact checkpoint file, got {path} ({told}).")
+    reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".removesuffix(": ")
+    return AuditError(f"`--checkpoint` must be an intact checkpoint file, got {path} ({reason}).")

@@ -18,7 +18,7 @@ from bivshap_lightning.callbacks.lightning import (
     rank_zero_warn,
 )
 from bivshap_lightning.gate import GateError, RecordError, Rule, Verdict, judge
-from bivshap_lightning.gate.rules import as_rules
+from bivshap_lightning.gate.rules_file import as_gate
 
 TAG = "bivshap/gate/passed"
 
@@ -56,10 +56,12 @@ class RedundancyGate(EitherCallback):
         super().__init__()
         if on_fail not in ("log", "stop", "raise"):
             raise ValueError(f"`on_fail` must be 'log', 'stop' or 'raise', got {on_fail!r}.")
-        self.rules, self.on_fail = as_rules(rules), on_fail
+        self._gate, self.on_fail = as_gate(rules), on_fail
+        self.rules = self._gate.rules
         # Read now: other processes may have another file system, and a missing file is found before training.
         self.against = None if against is None else as_record(against)
-        changes = [rule.name for rule in self.rules if rule.needs_previous]
+        has_reference = self._gate.reference is not None
+        changes = [r.name for r in self.rules if r.needs_previous and not (r.is_record_drift and has_reference)]
         if changes and self.against is None:
             raise ValueError(f"`against` must be a previous record for rules about changes, got None for {changes}.")
         self.verdict: Verdict | None = None
@@ -67,7 +69,7 @@ class RedundancyGate(EitherCallback):
 
     @property
     def reason(self) -> str:
-        """Why the last verdict is no pass; empty if it is one."""
+        """Why the last verdict is not a pass; empty if it is."""
         return "" if self.verdict is None else self.verdict.reason
 
     def state_dict(self) -> dict[str, Any]:
@@ -113,7 +115,7 @@ class RedundancyGate(EitherCallback):
         value = torch.tensor(float(passed), device=pl_module.device)
         pl_module.log(TAG, value, sync_dist=trainer.world_size > 1)
         if verdict is not None and not passed:
-            self._settle(trainer, verdict)
+            self._apply(trainer, verdict)
 
     def _new_verdict(self, trainer: Any, audit: BivShapCallback) -> Verdict | None:
         """The verdict over an audit of this epoch; None if none was due."""
@@ -125,11 +127,11 @@ class RedundancyGate(EitherCallback):
             return None
         self._judged = audit.result
         try:
-            return judge(audit.record(), self.rules, self.against)
+            return judge(audit.record(), self._gate, self.against)
         except (GateError, RecordError) as error:
             return Verdict(error=str(error))
 
-    def _settle(self, trainer: Any, verdict: Verdict) -> None:
+    def _apply(self, trainer: Any, verdict: Verdict) -> None:
         message = f"RedundancyGate, epoch {trainer.current_epoch}: {verdict.to_text()}"
         if self.on_fail == "raise":
             raise RuntimeError(message)

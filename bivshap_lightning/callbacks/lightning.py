@@ -1,4 +1,4 @@
-"""Lightning, under either of its names: `pytorch_lightning` and `lightning.pytorch` are both in use out there."""
+"""Lightning under both of its package names, `pytorch_lightning` and `lightning.pytorch`."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only, rank_zero_warn
 
-__all__ = ["EitherCallback", "MisconfigurationException", "any_process", "gather_objects", "home_of",
-           "is_fitting", "is_sharded", "logged_step", "logging_disabled", "rank_zero_info", "rank_zero_only",
+__all__ = ["EitherCallback", "MisconfigurationException", "any_process", "gather_objects", "is_fitting",
+           "is_sharded", "logged_step", "logging_disabled", "package_of", "rank_zero_info", "rank_zero_only",
            "rank_zero_warn", "tensorboard_writers"]  # fmt: skip
 
-_homes = ["pytorch_lightning", *(["lightning.pytorch"] if find_spec("lightning") else [])]
+_PACKAGES = ["pytorch_lightning", *(["lightning.pytorch"] if find_spec("lightning") else [])]
 
 if TYPE_CHECKING:
     from pytorch_lightning import Callback as EitherCallback
 else:
-    # A callback of both kinds, so that either Trainer and either LightningCLI takes it.
-    class EitherCallback(*(import_module(home).Callback for home in _homes)):
-        """The base class of callbacks for whichever Lightning is installed."""
+    # A subclass of both, so that the Trainer and the LightningCLI of either package accept it.
+    class EitherCallback(*(import_module(name).Callback for name in _PACKAGES)):
+        """The base class of callbacks for every installed Lightning package."""
 
 
 # Strategies that spread parameters over processes: all must make the same forward passes.
 SHARDED = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy")
 
 
-def home_of(kind: type, base: str) -> ModuleType | None:
-    """The Lightning to whose `base`, such as "LightningModule", a class belongs; None if to none."""
-    homes = (import_module(home) for home in _homes)
-    return next((home for home in homes if issubclass(kind, getattr(home, base))), None)
+def package_of(kind: type, base: str) -> ModuleType | None:
+    """The Lightning package whose `base`, such as "LightningModule", a class inherits from; None if neither."""
+    packages = (import_module(name) for name in _PACKAGES)
+    return next((package for package in packages if issubclass(kind, getattr(package, base))), None)
 
 
 def is_sharded(trainer: Any) -> bool:
@@ -79,7 +79,7 @@ def tensorboard_writers(trainer: Any) -> list[Any]:
 
 
 def any_process(trainer: Any, error: BaseException | None) -> bool:
-    """Whether any process met an error. Every process must ask."""
+    """Whether any process had an error. A collective: every process must call it."""
     return bool(trainer.strategy.reduce_boolean_decision(error is not None, all=False))
 
 

@@ -35,7 +35,7 @@ from bivshap_lightning.callbacks.lightning import MisconfigurationException, ran
 from bivshap_lightning.callbacks.offline_arguments import Arguments, Ingredients
 from bivshap_lightning.callbacks.resumable import ResumableRunner
 from bivshap_lightning.callbacks.runner import ELSEWHERE, AuditRunner, ModelError
-from bivshap_lightning.gate import GateError, judge, load_rules
+from bivshap_lightning.gate import GateError, judge, load_gate
 from bivshap_lightning.graph.storage import replace_file
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 DONE, REFUSED, FAILED, INTERRUPTED, TERMINATED = 0, 2, 3, 130, 143
 RECORD, ARRAYS, REPORT, TENSORBOARD, UNFINISHED = "audit.json", "audit.npz", "report.html", "tensorboard", "unfinished"
 LIBRARIES = ("stdlib", "purelib", "platlib")
-# How long a process waits for its parent to end first, see `_leave`.
+# Seconds that a process waits for its parent to end first, see `let_parent_leave`.
 PATIENCE = 10.0
 
 
@@ -53,10 +53,10 @@ class OfflineAudit(BivShapCallback):
 
     Args:
         arguments: of :class:`BivShapCallback`.
-        folder: where everything goes.
-        identity: what decides the numbers, but for the samples.
-        about: what the record says about the model that was audited.
-        chunk_size: samples that are explained together, whatever the number of processes.
+        folder: the output folder.
+        identity: everything except the samples that the numbers depend on.
+        about: fields of the record about the model.
+        chunk_size: samples that are explained together, for any number of processes.
     """
 
     def __init__(
@@ -89,16 +89,16 @@ class OfflineAudit(BivShapCallback):
     def _about(self, trainer: Any, stage: str) -> dict[str, Any]:
         return super()._about(trainer, stage) | self._known
 
-    def _settle(self, trainer: Any, error: BaseException | None) -> None:
-        """Raise what the user has to change as an :class:`AuditError`, an error of the user's code as it is."""
+    def _handle_error(self, trainer: Any, error: BaseException | None) -> None:
+        """Raise what other arguments would fix as :class:`AuditError`, errors of the user's code unchanged."""
         if isinstance(error, ModelError):
             raise error.cause
         if isinstance(error, OSError):
-            told = f"{error.strerror or error}"
-            raise AuditError(f"`--output` must be a folder to write to, got {self._folder} ({told}).") from error
+            reason = f"{error.strerror or error}"
+            raise AuditError(f"`--output` must be a folder to write to, got {self._folder} ({reason}).") from error
         if isinstance(error, (ValueError, TypeError, StorageError)):
             raise AuditError(_one_line(error)) from error
-        super()._settle(trainer, error)
+        super()._handle_error(trainer, error)
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,11 @@ class Completion:
     """How the command ended.
 
     Attributes:
-        code: exit code: 0 done, 2 for what the user has to change, 3 for an error in the user's code or in ours, 130
-            and 143 after SIGINT and SIGTERM.
+        code: exit code: 0 done, 2 for errors that other arguments fix, 3 for an error in the user's code or in this
+            package, 130 and 143 after SIGINT and SIGTERM.
         text: what to print; empty on all processes but the first.
         error: what went wrong, in one line; empty if nothing did.
-        details: the traceback of an error that is nobody's argument.
+        details: the traceback, for errors that other arguments would not fix.
     """
 
     code: int
@@ -134,7 +134,7 @@ def run(options: Namespace, words: Sequence[str]) -> Completion:
                 return Completion(DONE, text=_run(options, words))
         except (KeyboardInterrupt, SystemExit):  # Lightning turns the first into the second
             code = TERMINATED if received else INTERRUPTED
-            return Completion(code, error="interrupted; the same command goes on where this one stopped.")
+            return Completion(code, error="interrupted; run the same command again to resume.")
         except Exception as error:
             return _explained(error)
 
@@ -159,7 +159,7 @@ def _interrupted_by_sigterm() -> Iterator[list[int]]:
 
 
 def is_first_process() -> bool:
-    """Whether this process is the one to talk."""
+    """Whether this is the process that prints."""
     return not vars(rank_zero_only).get("rank")
 
 
@@ -201,7 +201,7 @@ def _audit(options: Namespace, checkpoint: Checkpoint, made: Ingredients, folder
         raise AuditError(f"`--audit` must have arguments that the callback takes: {_one_line(error)}") from error
     trainer = _trainer(made, audit, folder)
     if trainer.is_global_zero:
-        for name in (RECORD, ARRAYS, REPORT):  # those of an earlier run could pass for this one's
+        for name in (RECORD, ARRAYS, REPORT):  # files of an earlier run must not be mistaken for this run's
             (folder / name).unlink(missing_ok=True)
     epoch = trainer.validate if options.stage == "validate" else trainer.test
     epoch(made.model, datamodule=made.data, verbose=False)
@@ -215,11 +215,13 @@ def _audit(options: Namespace, checkpoint: Checkpoint, made: Ingredients, folder
 
 
 def _check_rules(options: Namespace) -> None:
-    """Refuse rules that the report could not apply: now, not after hours of work."""
+    """Refuse rules that the report could not apply, before the audit starts."""
     if options.against is not None:
         AuditRecord.load(options.against)
     if options.rules is not None:
-        changes = [rule.name for rule in load_rules(options.rules) if rule.needs_previous]
+        gate = load_gate(options.rules)
+        has_reference = gate.reference is not None
+        changes = [r.name for r in gate.rules if r.needs_previous and not (r.is_record_drift and has_reference)]
         if changes and options.against is None:
             raise AuditError(f"`--against` must be a previous record for rules about changes, got none for {changes}.")
 
@@ -227,13 +229,13 @@ def _check_rules(options: Namespace) -> None:
 def _check_dataloader(made: Ingredients, stage: str) -> None:
     loader = {"validate": "val_dataloader", "test": "test_dataloader"}[stage]
     source, base = (made.model, "LightningModule") if made.data is None else (made.data, "LightningDataModule")
-    if getattr(type(source), loader) is getattr(getattr(made.home, base), loader):
+    if getattr(type(source), loader) is getattr(getattr(made.lightning, base), loader):
         name = type(source).__name__
         raise AuditError(f"`--data` must be the import path of a datamodule with a {loader}, got none in {name}.")
 
 
 def _about(checkpoint: Checkpoint, made: Ingredients) -> dict[str, Any]:
-    """What the record says about the model: the moment of training and the file, but no path of this machine."""
+    """Fields of the record about the model: epoch, step and file name, without local paths."""
     return {
         "epoch": int(checkpoint.content.get("epoch", 0)),
         "step": int(checkpoint.content.get("global_step", 0)),
@@ -258,7 +260,7 @@ def _trainer(made: Ingredients, audit: OfflineAudit, folder: Path) -> Any:
     given = dict(made.trainer)
     others = given.pop("callbacks", None) or []
     defaults = {
-        "logger": made.home.loggers.TensorBoardLogger(folder, name=TENSORBOARD, version=""),
+        "logger": made.lightning.loggers.TensorBoardLogger(folder, name=TENSORBOARD, version=""),
         "default_root_dir": folder,
         "enable_progress_bar": False,
         "enable_checkpointing": False,
@@ -266,7 +268,7 @@ def _trainer(made: Ingredients, audit: OfflineAudit, folder: Path) -> Any:
     }
     callbacks = [audit, *(others if isinstance(others, Sequence) else [others])]
     try:
-        return made.home.Trainer(**defaults | given, callbacks=callbacks)
+        return made.lightning.Trainer(**defaults | given, callbacks=callbacks)
     except (ValueError, TypeError, MisconfigurationException) as error:
         raise AuditError(f"`--trainer` must have arguments that fit together: {_one_line(error)}") from error
 
@@ -300,14 +302,14 @@ def _result(audit: OfflineAudit, folder: Path) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without announcements and advice of Lightning that are for those who train."""
+    """Suppress messages of Lightning that concern training."""
     names = ("pytorch_lightning", "lightning.pytorch", "lightning", "lightning_fabric")
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The '.*_dataloader' does not have many workers")
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated")  # in Lightning itself
-        # Samples that it doubles count once here.
+        # Duplicated samples count once here.
         warnings.filterwarnings("ignore", "Using `DistributedSampler` with the dataloaders")
         try:
             for logger in loggers:
@@ -319,7 +321,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _explained(error: Exception) -> Completion:
-    """What went wrong: one line for what the user has to change, with a traceback for all else."""
+    """One line for errors that other arguments fix, with a traceback for all others."""
     if isinstance(error, (AuditError, GateError, RecordError, FolderInUseError, MisconfigurationException)):
         return Completion(REFUSED, error=_one_line(error))
     if str(error) == ELSEWHERE:

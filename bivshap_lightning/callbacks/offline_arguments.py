@@ -1,8 +1,8 @@
 """The command line of `bivshap audit` beyond its own options: for the user's classes, the Trainer and the callback.
 
-Values come from three places, the later ones winning: what `save_hyperparameters` left in the checkpoint, the config
-that LightningCLI wrote, the command line. Config and command line may name classes, which are imported; they are the
-user's word. Values out of a checkpoint are passed on as they are and never imported, unless the checkpoint is trusted.
+Values come from three places, later ones taking precedence: what `save_hyperparameters` stored in the checkpoint, the
+config that LightningCLI wrote, the command line. Classes named in config and command line are imported, because the
+user wrote them. Values from a checkpoint are passed on unchanged and never imported, unless the checkpoint is trusted.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ import yaml
 
 from bivshap_lightning.callbacks.bivshap import BivShapCallback
 from bivshap_lightning.callbacks.checkpoint import TRUST, AuditError, Checkpoint
-from bivshap_lightning.callbacks.lightning import home_of
+from bivshap_lightning.callbacks.lightning import package_of
 
 INSTALL = "pip install 'jsonargparse[signatures]>=4.32'"
-# Of a config for training: what belongs to that run alone.
+# Trainer arguments of a config that are ignored, because they concern the training run only.
 NOT_FROM_CONFIG = ("callbacks", "logger", "default_root_dir", "fast_dev_run", "enable_checkpointing", "profiler")
-# Of the callback: what an audit of one trained model has no use for. A time budget would make numbers depend on the
-# moment, so that a resumed audit could not equal one in a single go.
+# Arguments of the callback that do not apply to an audit of one trained model. With a time budget the numbers would
+# depend on the speed of the machine, and a resumed audit could differ from an uninterrupted one.
 NOT_FOR_AUDIT = {"every_n_epochs", "max_share", "time_budget", "on_error", "write_record", "name"}
 BASES = {"model": "LightningModule", "data": "LightningDataModule"}
 
 
 @dataclass(frozen=True)
 class Ingredients:
-    """What an audit is made of.
+    """The objects and arguments of an audit.
 
     Attributes:
-        home: the Lightning that the model belongs to.
+        lightning: the Lightning package of the model.
         model: the module, restored from the checkpoint.
-        data: the datamodule; None if the model brings its own dataloaders.
+        data: the datamodule; None if the model has its own dataloaders.
         trainer: arguments of the Trainer that were given.
         audit: arguments of the callback.
-        identity: what decides the numbers, but for the samples, in JSON's types.
+        identity: everything except the samples that the numbers depend on, as JSON types.
     """
 
-    home: ModuleType
+    lightning: ModuleType
     model: Any
     data: Any
     trainer: dict[str, Any]
@@ -56,7 +56,7 @@ class Ingredients:
 
 
 class Arguments:
-    """Reads the arguments and makes the objects.
+    """Reads the arguments and instantiates the objects.
 
     Args:
         checkpoint: of the model.
@@ -80,13 +80,13 @@ class Arguments:
                 "`--model` must name the class of the LightningModule, got none"
                 f"{'' if config is None else f', and no class_path in {config}'}. Pass --model package.module.Class."
             )
-        home = home_of(self._classes["model"], BASES["model"])
-        if "data" in self._classes and home is not home_of(self._classes["data"], BASES["data"]):
+        package = package_of(self._classes["model"], BASES["model"])
+        if "data" in self._classes and package is not package_of(self._classes["data"], BASES["data"]):
             raise AuditError(
                 "`--data` must come from the same Lightning as `--model`, got one from `lightning` and one from "
                 "`pytorch_lightning`."
             )
-        self._home: Any = home
+        self._lightning: Any = package
         trainer = written.get("trainer") or {}
         self._config["trainer"] = {k: v for k, v in trainer.items() if k not in NOT_FROM_CONFIG}
         if type(written.get("seed_everything")) is int:
@@ -97,10 +97,10 @@ class Arguments:
         return str(self._parser({}).format_help())
 
     def make(self, words: Sequence[str]) -> Ingredients:
-        """Read the words of the command line and make model and data.
+        """Read the command line and instantiate model and data.
 
         Raises:
-            AuditError: a word is unknown or has a wrong value, or something is missing.
+            AuditError: an argument is unknown, has a wrong value, or is missing.
         """
         saved = {section: self._saved_arguments(section, words) for section in self._classes}
         parser = self._parser(saved)
@@ -108,7 +108,7 @@ class Arguments:
             given = parser.parse_args(["--config", yaml.safe_dump(self._config), *words])
         except argparse.ArgumentError as error:
             raise AuditError(f"{' '.join(str(error).split())}. List all arguments with --options.") from error
-        self._home.seed_everything(given.seed_everything, workers=True, verbose=False)
+        self._lightning.seed_everything(given.seed_everything, workers=True, verbose=False)
         made = getattr(parser, "instantiate", None) or parser.instantiate_classes  # the name before jsonargparse 4.49
         values = made(given)
         objects = {
@@ -119,7 +119,7 @@ class Arguments:
         self._checkpoint.restore(model, data)
         trainer = {name: value for name, value in vars(values.trainer).items() if value is not None}
         identity = self._identity(yaml.safe_load(parser.dump(given)))
-        return Ingredients(self._home, model, data, trainer, dict(vars(values.audit)), identity)
+        return Ingredients(self._lightning, model, data, trainer, dict(vars(values.audit)), identity)
 
     def _parser(self, skipped: Mapping[str, Mapping[str, Any]]) -> Any:
         try:
@@ -132,12 +132,12 @@ class Arguments:
         common: dict[str, Any] = {"fail_untyped": False, "instantiate": False}
         for section, kind in self._classes.items():
             parser.add_class_arguments(kind, section, skip=set(skipped.get(section, ())), sub_configs=True, **common)
-        parser.add_class_arguments(self._home.Trainer, "trainer", sub_configs=True, **common)
+        parser.add_class_arguments(self._lightning.Trainer, "trainer", sub_configs=True, **common)
         parser.add_class_arguments(BivShapCallback, "audit", skip=set(NOT_FOR_AUDIT), **common)
         return parser
 
     def _saved_arguments(self, section: str, words: Sequence[str]) -> dict[str, Any]:
-        """Arguments out of the checkpoint that nobody gives otherwise, to be passed on as they are."""
+        """Arguments from the checkpoint that are not given in config or command line."""
         given = {m[1] for word in words if (m := re.match(rf"--{section}\.(\w+)", word))} | set(self._config[section])
         saved = self._checkpoint.saved_arguments(self._classes[section])
         values = {name: value for name, value in saved.items() if name not in given}
@@ -145,8 +145,8 @@ class Arguments:
         for name, path in classes.items():
             if not self._checkpoint.is_trusted:
                 raise AuditError(
-                    f"`--{section}.{name}` must be given: the checkpoint only names a class for it, {path}, and code "
-                    f"is not run on a checkpoint's word. Pass it, or --config, or {TRUST}."
+                    f"`--{section}.{name}` must be given: the checkpoint only names a class for it, {path}, which "
+                    f"is not imported from an untrusted checkpoint. Pass it, or --config, or {TRUST}."
                 )
             self._config[section][name] = values.pop(name)
         return values
@@ -167,8 +167,8 @@ def _read_config(path: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        told = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise AuditError(f"`--config` must be a YAML file as LightningCLI writes it, got {path} ({told}).") from error
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise AuditError(f"`--config` must be a YAML file as LightningCLI writes it, got {path} ({reason}).") from error
     if not isinstance(found, dict) or not all(isinstance(found.get(s) or {}, dict) for s in (*BASES, "trainer")):
         raise AuditError(
             "`--config` must be a YAML file as LightningCLI writes it, with mappings `model`, `data` and `trainer`, "
@@ -178,7 +178,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _class_and_arguments(section: Any, name: str, path: Path | None) -> tuple[str | None, dict[str, Any]]:
-    """A section of the config: with class_path if any subclass could be trained, else the arguments alone."""
+    """A section of the config: with `class_path` if the CLI accepts subclasses, otherwise only the arguments."""
     section = dict(section or {})
     if "class_path" not in section:
         return None, section
@@ -197,7 +197,7 @@ def _find_class(path: str, section: str) -> type:
         except ModuleNotFoundError as error:
             if not f"{module}.".startswith(f"{error.name}."):
                 raise  # something that the user's module imports
-    if not isinstance(found, type) or home_of(found, kind) is None:
+    if not isinstance(found, type) or package_of(found, kind) is None:
         got = "nothing of that name" if found is None else "something else"
         raise AuditError(
             f"`--{section}` must be the import path of a {kind}, package.module.Class, got {path}, where there is "
@@ -207,7 +207,7 @@ def _find_class(path: str, section: str) -> type:
 
 
 def _named_class(value: Any) -> str | None:
-    """The class that a value out of a checkpoint wants to be made of, if any."""
+    """The class path in a value from a checkpoint, if any."""
     if isinstance(value, Mapping):
         if "class_path" in value:
             return str(value["class_path"])

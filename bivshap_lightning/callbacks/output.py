@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings
+from bivshap_lightning.audit.notes import NOTHING, notes_of
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.recording import ClassNames, make_record, mean_graphs
-from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.metrics.catalogue import REDUNDANCY, find_number
+from bivshap_lightning.graph import ROLES, ExplanationGraph
+from bivshap_lightning.metrics.catalogue import REDUNDANCY, find_number, ranking_numbers
+from bivshap_lightning.metrics.catalogue import ROLES as ROLES_TAG
 from bivshap_lightning.views import Panels, write_index
 
 AFFORDABLE_SHARE = 0.1
@@ -74,10 +76,11 @@ class Output:
             path: of the record.
             writers: TensorBoard writers; without any, pictures go to files beside the record.
         """
+        self._class_names = replace(self._class_names, task=settings.task)
         if self._options.draw:
             classes = mean_graphs(result.samples, self._class_names)
             for destination in writers or [path.parent]:
-                self._draw(self._panels_of(destination), result, classes, settings.gamma, run)
+                self._draw(self._panels_of(destination), result, classes, settings.known_gamma, run)
         if self._write_record:
             self.record(result, settings, run, cost).save(path)
             for writer in writers:
@@ -162,23 +165,37 @@ def _ranking(graph: ExplanationGraph) -> Any:
     return graph.ranking(personalized=graph.shapley is not None)
 
 
-def summary_line(result: AuditResult, gamma: float, cost: Mapping[str, float]) -> str:
+def summary_line(result: AuditResult, settings: AuditSettings, cost: Mapping[str, float]) -> str:
     """What an audit found and what it cost, in one line; an accuracy after removal stands beside its controls."""
     numbers = {name: value for name, (value, _) in result.numbers.items()}
-    ranked = {e: numbers[f"bivshap/post_hoc_accuracy/{e}"] for e in result.curves}
+    (judged, *_) = [number for number in ranking_numbers(settings.task) if number.tag_of(OURS) in numbers]
+    ranked = {e: numbers[judged.tag_of(e)] for e in result.curves}
     others = {e: v for e, v in ranked.items() if e != OURS}
-    best = f" (best other {max(others, key=others.__getitem__)} {max(others.values()):.3f})" if others else ""
+    best = max if judged.direction == "higher" else min
+    name = best(others, key=others.__getitem__) if others else ""
+    beside = f" (best other {name} {others[name]:.3f})" if others else ""
     skipped = f", without {', '.join(result.skipped)} (the record says why)" if result.skipped else ""
-    accuracy, random, empty = (
-        f"{numbers[f'{REDUNDANCY}{name}']:.3f}"
-        for name in ("accuracy_with_representatives", "random_removal_accuracy", "empty_accuracy")
-    )
+    roles = ", ".join(f"{numbers[ROLES_TAG + role]:.0%} {role}" for role in ROLES)
+    notes = "".join(f"{note} " for note in notes_of(result, settings) if note.startswith(NOTHING))
     return (
-        f"{len(result.samples)} samples, post-hoc accuracy {ranked[OURS]:.3f}{best}{skipped}, "
-        f"{numbers[f'{REDUNDANCY}share_removable']:.0%} of players removable at accuracy {accuracy} (as many at "
-        f"random {random}, all removed {empty}; gamma {gamma:g}), {cost['seconds']:.1f} s"
+        f"{notes}{len(result.samples)} samples, {judged.title} {ranked[OURS]:.3f}{beside}{skipped}, features are "
+        f"{roles} (gamma {settings.known_gamma:.2g}), {_removable(numbers)}{cost['seconds']:.1f} s"
         + (f", {cost['epochs']:.2g} x the epoch" if cost["epochs"] else "")
     )
+
+
+def _removable(numbers: Mapping[str, float]) -> str:
+    """What is kept without the removable features of H, beside its controls."""
+    share = f"{numbers[f'{REDUNDANCY}share_removable']:.0%} removable at"
+    kinds = {
+        "accuracy": ("accuracy_with_representatives", "random_removal_accuracy", "empty_accuracy"),
+        "an error of": ("error_with_representatives", "random_removal_error", "empty_error"),
+    }
+    for word, names in kinds.items():
+        if f"{REDUNDANCY}{names[0]}" in numbers:
+            kept, random, empty = (f"{numbers[f'{REDUNDANCY}{name}']:.3f}" for name in names)
+            return f"{share} {word} {kept} (as many at random {random}, all removed {empty}), "
+    return ""
 
 
 def advice_on(cost: Mapping[str, float], past: Sequence[Mapping[str, float]]) -> str:

@@ -22,7 +22,7 @@ class ResumableRunner(AuditRunner):
     Args:
         settings: what is computed.
         store: makes the chunk store, given the device.
-        chunk_size: samples that are explained together, whatever the number of processes.
+        chunk_size: samples that are explained together, for any number of processes.
         arguments: of :class:`AuditRunner`.
     """
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,8 @@ from bivshap_lightning.callbacks.lightning import (
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
 
-ELSEWHERE = "the audit failed on another process, whose log says why"
+T = TypeVar("T")
+ELSEWHERE = "the audit failed on another process, see its log"
 
 
 class AuditRunner:
@@ -132,22 +133,46 @@ class AuditRunner:
                     self._prepare(trainer, pl_module, selection)
             except Exception as error:  # all processes make the same forward pass there, and so fail alike
                 return None, error
+            if self.resolved.gamma is None:
+                sizes, failure = self._on_all(trainer, pl_module, lambda: self._sizes(trainer, pl_module, selection))
+                if failure is not None:
+                    return None, failure
+                self.resolved = self.resolved.with_relative_gamma(sizes)
             agree = trainer.strategy.broadcast if self.in_lockstep else None
             audit = Audit(self.resolved, pl_module.device, self.feature_names, agree=agree)
-            parts: list[ChunkResult] = []
-            try:
-                with logging_disabled(pl_module):
-                    parts = self._explain(trainer, pl_module, audit, selection, start)
-            except ModelError as error:
-                if self.in_lockstep:  # the others wait in a collective of the model, which nothing but an end can end
-                    raise error.cause from None
-                own = error
-            except Exception as error:
-                own = error
-            if any_process(trainer, own):
-                return None, own or RuntimeError(ELSEWHERE)
-            everyone = [part for found in gather_objects(trainer, parts) for part in found]
-            return audit.combine(parts if self.in_lockstep else everyone), None
+            parts, failure = self._on_all(
+                trainer, pl_module, lambda: self._explain(trainer, pl_module, audit, selection, start)
+            )
+            return (audit.combine(parts), None) if failure is None else (None, failure)
+
+    def _on_all(
+        self, trainer: Any, pl_module: Any, compute: Callable[[], list[T]]
+    ) -> tuple[list[T], BaseException | None]:
+        """What all processes computed together, or the error if one of them failed."""
+        own: BaseException | None = None
+        mine: list[T] = []
+        try:
+            with logging_disabled(pl_module):
+                mine = compute()
+        except ModelError as error:
+            if self.in_lockstep:  # the others wait in a collective of the model, which nothing but an end can end
+                raise error.cause from None
+            own = error
+        except Exception as error:
+            own = error
+        if any_process(trainer, own):
+            return [], own or RuntimeError(ELSEWHERE)
+        everyone = [part for found in gather_objects(trainer, mine) for part in found]
+        return (mine if self.in_lockstep else everyone), None
+
+    def _sizes(self, trainer: Any, pl_module: Any, selection: SampleSelection) -> list[tuple[int, float]]:
+        """Players and `u(all) - u(none)` of the samples that this process has to explain."""
+        audit = Audit(self.resolved, pl_module.device)
+        found: list[tuple[int, float]] = []
+        for chunk in selection.chunks(pl_module.device):
+            forward = self._forward(trainer, pl_module, chunk.batch)
+            found += audit.sizes(AttributedErrors(forward) if self.in_lockstep else forward, chunk)
+        return found
 
     def _selection(self, trainer: Any, stage: str) -> SampleSelection:
         if stage not in self._selections:

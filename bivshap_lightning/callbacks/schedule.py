@@ -10,13 +10,13 @@ DEFAULT_MAX_SHARE = 0.1
 
 
 class AuditSchedule:
-    """Decides after which validation epochs of a fit an audit runs, and keeps account of the time that audits take.
+    """Decides after which validation epochs of a fit an audit runs, and measures the time that audits take.
 
     Without `every_n_epochs` the first validation is audited, and a later one if audits, the coming one included, then
     take no more than `max_share` of the run's time. The coming audit is expected to take as long as the last one.
 
     Args:
-        every_n_epochs: audit epochs 0, n, 2n, ... whatever they cost; None to go by the account.
+        every_n_epochs: audit epochs 0, n, 2n, ... whatever they cost; None to use `max_share`.
         max_share: of the time of the run, audits included.
         clock: seconds; replaced in tests.
 
@@ -57,7 +57,7 @@ class AuditSchedule:
         return self._earlier_seconds + (0.0 if self._started is None else self._clock() - self._started)
 
     def start_run(self) -> None:
-        """Start the clock of a fit; what a checkpoint brought is kept."""
+        """Start the clock of a fit; the time of a resumed run is added."""
         self._earlier_seconds, self._started = self.run_seconds, self._clock()
 
     def is_due(self, epoch: int) -> bool:
@@ -69,12 +69,12 @@ class AuditSchedule:
         return self.audit_seconds + self.last_seconds <= self.max_share * (self.run_seconds + self.last_seconds)
 
     def add(self, seconds: float) -> None:
-        """Book an audit."""
+        """Add the seconds of an audit."""
         self.audit_seconds += seconds
         self.last_seconds = seconds
 
     def state_dict(self) -> dict[str, Any]:
-        """The account, for a checkpoint."""
+        """The measured times, for a checkpoint."""
         return {
             "run_seconds": self.run_seconds,
             "audit_seconds": self.audit_seconds,
@@ -82,6 +82,6 @@ class AuditSchedule:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with the account of a checkpoint."""
+        """Restore the measured times of a checkpoint."""
         self._earlier_seconds, self._started = state["run_seconds"], self._started and self._clock()
         self.audit_seconds, self.last_seconds = state["audit_seconds"], state["last_seconds"]

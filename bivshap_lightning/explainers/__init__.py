@@ -1,8 +1,8 @@
 """Explainers: from a :class:`~bivshap_lightning.game.Game` to an :class:`Explanation`.
 
-They ask the game for values of coalitions and never see the model. Orientation is fixed by two names: an explanation's
-``bivariate[b, i, j]`` is the importance of **i** when **j** is present, and a graph's ``weights`` is its transpose, so
-that an edge i → j carries the importance of j given i.
+They get values of coalitions from the game and never call the model. Orientation is fixed by two names:
+``Explanation.bivariate[b, i, j]`` is the importance of **i** when **j** is present, and ``weights`` of a graph is
+its transpose, so that an edge i → j carries the importance of j given i.
 
 Importing a module here registers its explainers, see :mod:`~bivshap_lightning.explainers.registry`.
 """

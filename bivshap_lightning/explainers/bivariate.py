@@ -121,7 +121,7 @@ class BivariateShapley:
         """Explain an existing game with this object's method and seed.
 
         Args:
-            game: the game; its own model and behavior count.
+            game: the game, whose own model and behavior are used.
             n_evaluations: as for :meth:`attribute`.
         """
         # A user's method may draw from the global generators.

@@ -1,7 +1,7 @@
 """Bivariate Shapley values of sums of conjunctions, in closed form.
 
 A leaf of a decision tree over present and absent players is worth its value if all players of a set P are present and
-all of a set N absent, and nothing otherwise. With p = |P| and n = |N|, its values are known without enumeration:
+all of a set N absent, and zero otherwise. With p = |P| and n = |N|, its values are known without enumeration:
 
 * i in P: with ``a = v (p - 1)! n! / (p + n)!``, ``E2[i, j]`` is a for j in P, 0 for j in N, else ``a p / (p + n + 1)``;
 * i in N: with ``a = -v p! (n - 1)! / (p + n)!``, the same but for the last, which is ``a (p + 1) / (p + n + 1)``;

@@ -26,7 +26,7 @@ class Design:
     Attributes:
         masks: bool (P, n), one member of each pair.
         weight: (P,) the share of either member in the mean over its size.
-        n_enumerated: leading pairs that stand for themselves; the others are drawn.
+        n_enumerated: leading pairs that are enumerated; the others are drawn at random.
     """
 
     masks: Tensor

@@ -14,10 +14,10 @@ half the sum of the values of a pair therefore give two separate least squares p
 weighted by the Shapley kernel.
 
 The empty and the full coalition take no part in the fit. E2 does not depend on the value of the empty coalition, and
-saturating models change most between it and its neighbours, where a fit that has to pass through it is far off.
+the values of saturating models change most near it, so a fit through it would be inaccurate elsewhere.
 
 Sizes that are cheap to enumerate are enumerated, the others are drawn equally often. Enumerated sizes add no variance,
-so they hardly weigh in the fit.
+so they have little weight in the fit.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def _errors(fit: Fit, design: Design) -> tuple[Tensor, Tensor, Tensor]:
     """Standard errors from the spread of what the drawn pairs add, each residual as if its pair had been left out.
 
     j is in exactly one member of a pair, so the square of what the pair adds to E2[i, j] splits into a factor of i and
-    one of j. The spread of some hundred pairs tells an error well enough; a stride picks them over all sizes.
+    one of j. The spread of some hundred pairs is enough for an error; a stride picks them over all sizes.
     """
     n, n_drawn = design.masks.shape[1], design.n_drawn
     stride = max(1, n_drawn // (ERROR_PAIRS if n < MANY_PLAYERS else ERROR_PAIRS // 4))

@@ -68,7 +68,7 @@ class Explainer(Protocol):
         """Explain all samples of a game.
 
         Args:
-            game: the game; the method asks it for values and leaves model and random generators as they were.
+            game: the game; the method gets values from it and must not change the model or random generators.
             n_evaluations: at most this many model rows per sample; None for the method's default.
             seed: seed of the method's random draws.
         """
@@ -132,7 +132,7 @@ def explainer_names() -> tuple[str, ...]:
 
 
 def find_explainer(method: ExplainerLike, *, argument: str = "method") -> Explainer:
-    """The explainer that a name or an object stands for.
+    """The explainer for a name or an object.
 
     Args:
         method: a name out of :func:`explainer_names`; a class or attribution object of Captum; or any object of the

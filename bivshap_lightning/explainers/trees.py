@@ -26,31 +26,31 @@ from bivshap_lightning.explainers.registry import register
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.trees import LEAF, TreeEnsemble
 
-# Walkers that take a step together: enough to keep a device busy, few enough to stay in a processor's cache.
-WALKERS = 2**16
+# Paths that descend together: enough to keep a device busy, few enough to stay in a processor's cache.
+MAX_PATHS = 2**16
 
 
 @dataclass(frozen=True)
-class _Walkers:
-    """Where M walks stand.
+class _Paths:
+    """M paths from a root down to a node.
 
     Attributes:
-        samples: (M,) whose walk it is.
-        twins: (M,) the row that stands in for the sample.
+        samples: (M,) the sample of each path.
+        rows: (M,) its replacement row.
         nodes: (M,) the node that is reached.
         literals: (M, W) int32, what has been decided: 2 k for player k present, 2 k + 1 for absent, -1 for nothing.
     """
 
     samples: Tensor
-    twins: Tensor
+    rows: Tensor
     nodes: Tensor
     literals: Tensor
 
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def __getitem__(self, index: slice | Tensor) -> _Walkers:
-        return _Walkers(self.samples[index], self.twins[index], self.nodes[index], self.literals[index])
+    def __getitem__(self, index: slice | Tensor) -> _Paths:
+        return _Paths(self.samples[index], self.rows[index], self.nodes[index], self.literals[index])
 
 
 class _LeafSums:
@@ -96,7 +96,7 @@ class Trees:
 
 
 class LeafSum(Protocol):
-    """What adds up the leaves that the walks reach, such as :class:`ConjunctionSum`."""
+    """Adds up the leaves that paths reach, such as :class:`ConjunctionSum`."""
 
     def add(self, samples: Tensor, values: Tensor, literals: Tensor) -> None:
         """Add conjunctions, see :meth:`ConjunctionSum.add`."""
@@ -109,7 +109,7 @@ def add_leaves(game: ReducedGame, sums: LeafSum) -> None:
         UnsupportedTreesError: the model is no tree ensemble, or the utility is not linear in its scores.
     """
     ensemble, weights = game.game.trees()
-    _Walk(game, ensemble, weights).add_to(sums)
+    _Descent(game, ensemble, weights).add_to(sums)
 
 
 def explain_trees(game: ReducedGame) -> Estimate:
@@ -123,70 +123,70 @@ def explain_trees(game: ReducedGame) -> Estimate:
     return sums.estimate()
 
 
-class _Walk:
-    """All walks of a game through an ensemble."""
+class _Descent:
+    """Descends the trees of an ensemble with all samples and replacement rows of a game."""
 
     def __init__(self, game: ReducedGame, ensemble: TreeEnsemble, weights: Tensor) -> None:
         self.game, self.ensemble, self.weights = game, ensemble, weights.double()
-        stand_ins = game.game.removal.rows[0]
-        self.n_rows, self.shares_rows = stand_ins.shape[1], len(stand_ins) == 1
+        replacements = game.game.removal.rows[0]
+        self.n_rows, self.shares_rows = replacements.shape[1], len(replacements) == 1
         self.inputs = ensemble.as_compared(game.game.inputs[0])
-        self.stand_ins = ensemble.as_compared(stand_ins).flatten(0, 1)
+        self.replacements = ensemble.as_compared(replacements).flatten(0, 1)
         self.players = _players_of_features(game)
 
     def add_to(self, sums: LeafSum) -> None:
-        """Walk, and add the leaves."""
+        """Descend all trees, and add the leaves."""
         for start in self._starts():
             unfinished = [start]
             while unfinished:
-                walkers = unfinished.pop()
-                if len(walkers) > WALKERS:
-                    unfinished += [walkers[: len(walkers) // 2], walkers[len(walkers) // 2 :]]
+                paths = unfinished.pop()
+                if len(paths) > MAX_PATHS:
+                    unfinished += [paths[: len(paths) // 2], paths[len(paths) // 2 :]]
                     continue
-                at_leaf = self.ensemble.feature[walkers.nodes] == LEAF
-                self._finish(walkers[at_leaf], sums)
+                at_leaf = self.ensemble.feature[paths.nodes] == LEAF
+                self._finish(paths[at_leaf], sums)
                 if not bool(at_leaf.all()):
-                    unfinished.append(self._step(walkers[~at_leaf]))
+                    unfinished.append(self._step(paths[~at_leaf]))
 
-    def _starts(self) -> Iterator[_Walkers]:
-        """Walkers at the roots of all trees that matter to a sample, for each of its stand-ins."""
+    def _starts(self) -> Iterator[_Paths]:
+        """Paths at the roots of all trees that contribute to a sample's value, for each of its replacement rows."""
         matters = (self.weights[:, self.ensemble.outputs] != 0).any(dim=2)
         n_pairs, device = self.game.n_samples * self.n_rows, self.game.device
-        for pairs in torch.arange(n_pairs, device=device).split(max(1, WALKERS // self.ensemble.n_trees)):
+        for pairs in torch.arange(n_pairs, device=device).split(max(1, MAX_PATHS // self.ensemble.n_trees)):
             which, trees = matters[pairs // self.n_rows].nonzero(as_tuple=True)
             samples = pairs[which] // self.n_rows
-            twins = pairs[which] % self.n_rows if self.shares_rows else pairs[which]
+            rows = pairs[which] % self.n_rows if self.shares_rows else pairs[which]
             literals = torch.full((len(trees), 1), -1, dtype=torch.int32, device=device)
-            yield _Walkers(samples, twins, self.ensemble.roots[trees], literals)
+            yield _Paths(samples, rows, self.ensemble.roots[trees], literals)
 
-    def _step(self, walkers: _Walkers) -> _Walkers:
-        """One step down. Where sample and stand-in part and the player is undecided, there are two walkers after it."""
-        feature = self.ensemble.feature[walkers.nodes]
-        player = self.players[walkers.samples if len(self.players) > 1 else 0, feature]
-        left = self.ensemble.goes_left(walkers.nodes, self.inputs[walkers.samples, feature])
-        twin_left = self.ensemble.goes_left(walkers.nodes, self.stand_ins[walkers.twins, feature])
-        parts = (left != twin_left) & (player >= 0)
-        absent = (walkers.literals == (2 * player + 1)[:, None]).any(dim=1) & parts
-        present = (walkers.literals == (2 * player)[:, None]).any(dim=1)
-        forks = parts & ~absent & ~present
-        follows = torch.where(absent, twin_left, left)
-        decided = torch.where(forks, 2 * player, -1)
-        other = forks.nonzero()[:, 0]
-        nodes = self.ensemble.children[walkers.nodes, (~follows).long()]
-        twin_nodes = self.ensemble.children[walkers.nodes[other], (~twin_left[other]).long()]
-        literals = pad(walkers.literals, (0, 1), value=-1)
+    def _step(self, paths: _Paths) -> _Paths:
+        """Descend by one node. A path splits where sample and replacement differ and the player is undecided."""
+        feature = self.ensemble.feature[paths.nodes]
+        player = self.players[paths.samples if len(self.players) > 1 else 0, feature]
+        left = self.ensemble.goes_left(paths.nodes, self.inputs[paths.samples, feature])
+        replacement_left = self.ensemble.goes_left(paths.nodes, self.replacements[paths.rows, feature])
+        differ = (left != replacement_left) & (player >= 0)
+        absent = (paths.literals == (2 * player + 1)[:, None]).any(dim=1) & differ
+        present = (paths.literals == (2 * player)[:, None]).any(dim=1)
+        splits = differ & ~absent & ~present
+        follows = torch.where(absent, replacement_left, left)
+        decided = torch.where(splits, 2 * player, -1)
+        other = splits.nonzero()[:, 0]
+        nodes = self.ensemble.children[paths.nodes, (~follows).long()]
+        replacement_nodes = self.ensemble.children[paths.nodes[other], (~replacement_left[other]).long()]
+        literals = pad(paths.literals, (0, 1), value=-1)
         literals = torch.cat([literals, literals[other]])
         literals[:, -1] = torch.cat([decided, 2 * player[other] + 1])
-        return _Walkers(
-            torch.cat([walkers.samples, walkers.samples[other]]),
-            torch.cat([walkers.twins, walkers.twins[other]]),
-            torch.cat([nodes, twin_nodes]),
+        return _Paths(
+            torch.cat([paths.samples, paths.samples[other]]),
+            torch.cat([paths.rows, paths.rows[other]]),
+            torch.cat([nodes, replacement_nodes]),
             literals,
         )
 
-    def _finish(self, walkers: _Walkers, sums: LeafSum) -> None:
-        values = self.ensemble.leaf_values(walkers.nodes, self.weights[walkers.samples]) / self.n_rows
-        sums.add(walkers.samples, values, walkers.literals)
+    def _finish(self, paths: _Paths, sums: LeafSum) -> None:
+        values = self.ensemble.leaf_values(paths.nodes, self.weights[paths.samples]) / self.n_rows
+        sums.add(paths.samples, values, paths.literals)
 
 
 def _players_of_features(game: ReducedGame) -> Tensor:

@@ -110,18 +110,18 @@ class Block:
     Attributes:
         masks: bool (1, K, F) that all samples share, (B, K, F) of their own, or (K, F) of one sample each.
         samples: (K,) the sample of each coalition; None when each is evaluated for every sample.
-        stand_ins: (K,) which background row replaces absent players; None when there is only one.
+        replacements: (K,) which background row replaces absent players; None when there is only one.
     """
 
     masks: Tensor
     samples: Tensor | None = None
-    stand_ins: Tensor | None = None
+    replacements: Tensor | None = None
 
     def __len__(self) -> int:
         return self.masks.shape[-2]
 
     def __getitem__(self, part: slice | Tensor) -> Block:
-        rest = (t if t is None else t[part] for t in (self.samples, self.stand_ins))
+        rest = (t if t is None else t[part] for t in (self.samples, self.replacements))
         return Block(self.masks[..., part, :], *rest)
 
     def follow(self, values: Tensor) -> Tensor:
@@ -140,11 +140,11 @@ class Block:
         if n_rows == 1:
             return self
         samples = None if self.samples is None else self.samples.repeat_interleave(n_rows)
-        stand_ins = torch.arange(n_rows, device=self.masks.device).repeat(len(self))
-        return Block(self.masks.repeat_interleave(n_rows, dim=-2), samples, stand_ins)
+        replacements = torch.arange(n_rows, device=self.masks.device).repeat(len(self))
+        return Block(self.masks.repeat_interleave(n_rows, dim=-2), samples, replacements)
 
     def spread(self, n_samples: int) -> Block:
         """Coalitions of every sample as single rows, sample by sample."""
         samples = torch.arange(n_samples, device=self.masks.device).repeat_interleave(len(self))
-        stand_ins = None if self.stand_ins is None else self.stand_ins.repeat(n_samples)
-        return Block(self.masks.expand(n_samples, -1, -1).flatten(0, 1), samples, stand_ins)
+        replacements = None if self.replacements is None else self.replacements.repeat(n_samples)
+        return Block(self.masks.expand(n_samples, -1, -1).flatten(0, 1), samples, replacements)

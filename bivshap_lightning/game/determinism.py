@@ -1,4 +1,4 @@
-"""Refuses models that answer equal inputs with different outputs, and names the submodule that is random."""
+"""Refuses models that give different outputs for equal inputs, and names the submodule that is random."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_deterministic(first: Tensor, second: Tensor, where: str, find_module: 
 
 
 def first_stochastic_module(module: nn.Module, run: Callable[[], object]) -> str | None:
-    """Name the first submodule that answers equal inputs with different outputs, or None.
+    """Name the first submodule that gives different outputs for equal inputs, or None.
 
     Args:
         module: the module.

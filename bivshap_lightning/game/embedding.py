@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class ZeroEmbedding:
-    """Remove a token by embedding it as the zero vector, as the paper does; goes wherever ``baselines`` go.
+    """Remove a token by embedding it as the zero vector, as the paper does; pass it as ``baselines``.
 
     Args:
         layer: the name of the model's embedding layer. None finds the ``nn.Embedding`` that reads the tokens.
@@ -191,7 +191,7 @@ def _find(
     finally:
         for handle in hooks:
             handle.remove()
-    found = themselves or equals  # positions, say, may happen to equal the tokens
+    found = themselves or equals  # other integers, such as positions, may equal the tokens by chance
     if not found:
         known = f"only {sorted(layers)}, which read something else" if layers else "none"
         raise ValueError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class ModelStateError(RuntimeError):
-    """A forward pass changes state that must not change, or that could not be put back."""
+    """A forward pass changes state that must not change, or that could not be restored."""
 
 
 class StochasticModelError(ValueError):
-    """A model answers equal inputs with different outputs, so that its values cannot be explained."""
+    """A model gives different outputs for equal inputs, so that its values cannot be explained."""

@@ -39,9 +39,9 @@ def global_rngs_kept(devices: Iterable[torch.device] = ()) -> Iterator[None]:
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Switch a module to evaluation mode, without compilation and without observers of quantisation.
 
-    The flags are set directly, because ``eval`` may be overridden. Compiled code is not used, because rows of unusual
-    number would have it compiled again. Observers of fake quantisation follow the data in evaluation mode too, so that
-    the output for a row would depend on the rows before; they are disabled, and their state has to be restored by
+    The flags are set directly, because ``eval`` may be overridden. Compiled code is not used, because every new
+    number of rows could cause a recompilation. Observers of fake quantisation are updated in evaluation mode too, so
+    the output for a row would depend on earlier rows; they are disabled, and their state has to be restored by
     :func:`~bivshap_lightning.game.module_state.preserved`.
 
     Args:
@@ -72,7 +72,7 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
 
 
 def _eager() -> AbstractContextManager[object]:
-    """Run compiled functions as they were written. Nothing is compiled as long as torch's compiler is not imported."""
+    """Run compiled functions eagerly. As long as torch's compiler is not imported, there are none."""
     if "torch._dynamo" not in sys.modules:
         return nullcontext()
     stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")

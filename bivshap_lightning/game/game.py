@@ -280,9 +280,9 @@ class Game:
     def _is_near_all_players(self, masks: Tensor) -> Tensor:
         """(B, K) int64: 1 where a value is nearer to that of all players than to that of none."""
         ends = torch.tensor([False, True], device=self.device)[None, :, None].expand(1, 2, self.n_players)
-        nobody, everyone = self(ends).split(1, dim=1)
+        of_none, of_all = self(ends).split(1, dim=1)
         values = self(masks)
-        is_near: Tensor = (values - everyone).abs() <= (values - nobody).abs()
+        is_near: Tensor = (values - of_all).abs() <= (values - of_none).abs()
         return is_near.long()
 
     def _utility(self, scores: Tensor, block: Block) -> Tensor:
@@ -290,8 +290,8 @@ class Game:
 
     def _scores_of_inputs(self) -> Tensor:
         """Scores (B, C) of the unmasked inputs."""
-        everyone = torch.ones(1, 1, self.n_players, dtype=torch.bool, device=self.device)
-        block = Block(everyone, stand_ins=torch.zeros(1, dtype=torch.int64, device=self.device))
+        all_players = torch.ones(1, 1, self.n_players, dtype=torch.bool, device=self.device)
+        block = Block(all_players, replacements=torch.zeros(1, dtype=torch.int64, device=self.device))
         with self._model.evaluation():
             scores = self._scores_twice(block, "on the inputs")[:, 0]
         self._count(2)

@@ -55,7 +55,7 @@ class MaskedInputs:
     def __post_init__(self) -> None:
         self._removes_to_zero = [not bool(rows.any()) for rows in self.removal.rows]
         pairs = zip(self.inputs, self.removal.rows, strict=True)
-        differs = [(x[:, None] != stand_ins).any(dim=1).flatten(1) for x, stand_ins in pairs]
+        differs = [(x[:, None] != replacements).any(dim=1).flatten(1) for x, replacements in pairs]
         self.null_players = ~self.players.any_element(differs)
 
     @classmethod
@@ -122,24 +122,24 @@ class MaskedInputs:
 
     def _perturb(self, block: Block, position: int) -> Tensor:
         """One input with absent players replaced: (B, K, ...) or (K, 1, ...)."""
-        x, stand_in = self.inputs[position], self.removal.rows[position]
+        x, replacement = self.inputs[position], self.removal.rows[position]
         masks = block.masks if block.samples is None else block.masks[:, None]
         if block.samples is not None:
             x = x.index_select(0, block.samples)
-            stand_in = stand_in if len(stand_in) == 1 else stand_in.index_select(0, block.samples)
-        if block.stand_ins is not None:
-            stand_in = stand_in.index_select(1, block.stand_ins)
-            stand_in = stand_in if block.samples is None else stand_in.transpose(0, 1)
+            replacement = replacement if len(replacement) == 1 else replacement.index_select(0, block.samples)
+        if block.replacements is not None:
+            replacement = replacement.index_select(1, block.replacements)
+            replacement = replacement if block.samples is None else replacement.transpose(0, 1)
         if not self.players.is_identity:
             masks = self._spread_over_elements(masks, block, position)
         masks, x = masks.unflatten(-1, x.shape[1:]), x[:, None]
         if x.dtype == torch.bool:
-            return torch.where(masks, x, stand_in)
+            return torch.where(masks, x, replacement)
         # One of the terms is exactly zero, so this is exact, and several times faster than `where` with broadcasting.
         # torch converts bytes in SIMD, bools one by one. Always a copy, because it is written to.
         keep = masks.view(torch.uint8).to(x.dtype, copy=True)
         if not self._removes_to_zero[position]:
-            return torch.addcmul((1 - keep) * stand_in, keep, x)
+            return torch.addcmul((1 - keep) * replacement, keep, x)
         kept: Tensor = keep.mul_(x) if len(keep) == len(x) else keep * x
         return kept
 

@@ -59,5 +59,5 @@ def checked_coalitions(masked: MaskedInputs) -> Block:
     device = masked.inputs[0].device
     masks = torch.rand(N_CHECKED, masked.players.n_players, generator=torch.Generator().manual_seed(0)) < 0.5
     masks[0], masks[1] = True, False
-    stand_ins = torch.arange(N_CHECKED, device=device) % masked.removal.n_rows
-    return Block(masks[None].to(device), stand_ins=stand_ins)
+    replacements = torch.arange(N_CHECKED, device=device) % masked.removal.n_rows
+    return Block(masks[None].to(device), replacements=replacements)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from bivshap_lightning.audit.record import AuditRecord, as_record
 from bivshap_lightning.audit.record_parts import ALL_CLASSES
 from bivshap_lightning.gate.drift import GraphPair, drift, largest_moves
+from bivshap_lightning.gate.features import describe_feature, importance_of
 from bivshap_lightning.gate.measuring import (
     count_groups,
     demand_comparable,
@@ -17,7 +20,17 @@ from bivshap_lightning.gate.measuring import (
     measure,
     worst_samples,
 )
-from bivshap_lightning.gate.rules import GateError, Rule, as_rules
+from bivshap_lightning.gate.profile import Profile, profile_of, sample_key
+from bivshap_lightning.gate.record_drift import (
+    ProfilePair,
+    largest_record_moves,
+    record_drift,
+    share_text,
+    sharing_note,
+)
+from bivshap_lightning.gate.reference import Reference
+from bivshap_lightning.gate.rules import GateError, Rule
+from bivshap_lightning.gate.rules_file import GateFile, as_gate
 from bivshap_lightning.gate.thresholds import THRESHOLDS, Threshold
 from bivshap_lightning.gate.verdict import Check, RuleResult, Verdict
 from bivshap_lightning.metrics.intervals import Interval
@@ -25,43 +38,84 @@ from bivshap_lightning.metrics.intervals import Interval
 ROUNDING = 1e-9
 Record = AuditRecord | str | os.PathLike[str]
 """An audit record, or the path of its JSON file."""
+Rules = str | os.PathLike[str] | Sequence[Rule] | GateFile
+"""Rules with their reference, rules, or the path of their file."""
 
 
-def judge(record: Record, rules: str | os.PathLike[str] | Sequence[Rule], against: Record | None = None) -> Verdict:
+@dataclass(frozen=True, eq=False)
+class _Case:
+    """What is judged, and what it is compared with."""
+
+    record: AuditRecord
+    previous: AuditRecord | None
+    reference: Reference | None
+
+    @cached_property
+    def profile(self) -> Profile:
+        return profile_of(self.record)
+
+    @cached_property
+    def profile_before(self) -> Profile:
+        """The reference, or else the previous record."""
+        if self.reference is not None:
+            return self.reference.profile
+        if self.previous is None:  # pragma: no cover - refused before
+            raise GateError("a rule about a change needs a previous record, got none.")
+        return profile_of(self.previous)
+
+    def pair(self, class_name: str) -> ProfilePair:
+        return ProfilePair(self.profile, self.profile_before, class_name)
+
+    def notes(self, rules: Sequence[Rule]) -> tuple[str, ...]:
+        """What the reader must know before the results."""
+        if any(rule.is_record_drift for rule in rules):
+            return self.pair(ALL_CLASSES).notes
+        if self.previous is None or not any(rule.needs_previous for rule in rules):
+            return ()
+        keys = [[sample_key(r, s.index) for s in r.samples] for r in (self.record, self.previous)]
+        return sharing_note(*keys)
+
+
+def judge(record: Record, rules: Rules, against: Record | None = None) -> Verdict:
     """Judge a record by rules. Needs neither torch nor the model.
 
     Args:
         record: the audit of the model in question.
-        rules: as :func:`~bivshap_lightning.gate.load_rules` returns them, or their file.
-        against: the audit of the previous model, which rules about changes need.
+        rules: the path of a rules file, what :func:`~bivshap_lightning.gate.load_gate` read from it, or rules.
+        against: the audit of the previous model, which rules about changes need. Drift between records is measured
+            from the reference of the rules file if it names one, else from this.
 
     Returns:
         The verdict, with one result per rule.
 
     Raises:
         RecordError: a record is missing, damaged or contradicts itself.
-        GateError: the rules cannot be applied: an unknown metric or class, a change without a previous record, records
-            that were made in different ways.
+        GateError: the rules cannot be applied: an unknown metric, class or feature, a change without a previous record,
+            records that were made in different ways.
 
     Example:
         See :func:`assert_gate`.
     """
-    rules = as_rules(rules)
+    gate = as_gate(rules)
     record = as_record(record)
     previous = None if against is None else as_record(against)
     if previous is not None:
         demand_comparable(record, previous)
+    if gate.reference is not None:
+        gate.reference.demand_comparable(record)
+    case = _Case(record, previous, gate.reference)
+    names = [gate.reference.name] if gate.reference is not None else []
+    names += [] if previous is None else [_title_of(previous)]
     return Verdict(
-        results=tuple(_judge_rule(rule, record, previous) for rule in rules),
+        results=tuple(_judge_rule(rule, case) for rule in gate.rules),
         record=_title_of(record),
-        against=None if previous is None else _title_of(previous),
+        against=" and ".join(names) or None,
         n_samples=len(record.samples),
+        notes=case.notes(gate.rules),
     )
 
 
-def assert_gate(
-    record: Record, rules: str | os.PathLike[str] | Sequence[Rule], against: Record | None = None
-) -> Verdict:
+def assert_gate(record: Record, rules: Rules, against: Record | None = None) -> Verdict:
     """Fail a test, with the verdict as its message, if a record does not pass.
 
     Args:
@@ -104,14 +158,15 @@ def _title_of(record: AuditRecord) -> str:
     return f"{record.source} ({moment})" if moment else record.source
 
 
-def _judge_rule(rule: Rule, record: AuditRecord, previous: AuditRecord | None) -> RuleResult:
-    if rule.needs_previous and previous is None:
+def _judge_rule(rule: Rule, case: _Case) -> RuleResult:
+    before_is_known = case.previous is not None or (rule.is_record_drift and case.reference is not None)
+    if rule.needs_previous and not before_is_known:
         raise GateError(
             f"{rule.name}: a rule about a change needs a previous record, got none. Pass `against`, on the command "
             "line `--against PREVIOUS`."
         )
-    names = _class_names(rule, record, previous)
-    checks = [check for name in names for check in _checks(rule, name, record, previous)]
+    names = _class_names(rule, case.record, case.previous)
+    checks = [check for name in names for check in _checks(rule, name, case)]
     # The decisive check: one that fails by its value, else one that is left open, else any; of several, the worst.
     decisive = min(checks, key=lambda c: (c.met, c.point_met, _margin(c, by_point=rule.compare == "point")))
     return RuleResult(
@@ -119,7 +174,7 @@ def _judge_rule(rule: Rule, record: AuditRecord, previous: AuditRecord | None) -
         status="pass" if decisive.met else rule.severity,
         check=decisive,
         inconclusive=decisive.point_met and not decisive.met,
-        evidence=() if decisive.met else _reasons(rule, decisive, record, previous),
+        evidence=() if decisive.met else _reasons(rule, decisive, case),
     )
 
 
@@ -135,18 +190,26 @@ def _class_names(rule: Rule, record: AuditRecord, previous: AuditRecord | None) 
     return names
 
 
-def _checks(rule: Rule, class_name: str, record: AuditRecord, previous: AuditRecord | None) -> list[Check]:
-    before = None
-    if rule.is_drift and previous is not None:
-        now = drift(rule.metric, graph_pair(class_name, record, previous))
+def _checks(rule: Rule, class_name: str, case: _Case) -> list[Check]:
+    before, previous = None, case.previous
+    now: Interval | None
+    if rule.is_record_drift:
+        value = record_drift(rule.metric, case.pair(class_name))
+        now = None if value is None else Interval(value, value, value)
+    elif rule.is_drift and previous is not None:
+        now = drift(rule.metric, graph_pair(class_name, case.record, previous))
     else:
-        now = measure(record, rule.metric, class_name=class_name, confidence=rule.confidence)
+        now = _measure(rule, class_name, case.record)
         if previous is not None and rule.needs_previous:
-            before = measure(previous, rule.metric, class_name=class_name, confidence=rule.confidence)
+            before = _measure(rule, class_name, previous)
     return [
         _check(THRESHOLDS[name], value, now, before, by_point=rule.compare == "point", class_name=class_name)
         for name, value in rule.thresholds.items()
     ]
+
+
+def _measure(rule: Rule, class_name: str, record: AuditRecord) -> Interval:
+    return measure(record, rule.metric, class_name=class_name, confidence=rule.confidence, feature=rule.feature)
 
 
 def graph_pair(class_name: str, record: AuditRecord, previous: AuditRecord) -> GraphPair:
@@ -165,10 +228,16 @@ def graph_pair(class_name: str, record: AuditRecord, previous: AuditRecord) -> G
 
 
 def _check(
-    kind: Threshold, threshold: float, now: Interval, before: Interval | None, *, by_point: bool, class_name: str
+    kind: Threshold,
+    threshold: float,
+    now: Interval | None,
+    before: Interval | None,
+    *,
+    by_point: bool,
+    class_name: str,
 ) -> Check:
     slack = ROUNDING * max(1.0, abs(threshold))
-    interval = kind.compared(now, before)
+    interval = None if now is None else kind.compared(now, before)
     value = None if interval is None else interval.value
     bound = None if interval is None else (interval.lower if kind.at_least else interval.upper)
 
@@ -195,12 +264,17 @@ def _margin(check: Check, *, by_point: bool) -> float:
     return (compared - check.threshold) * (1 if THRESHOLDS[check.threshold_name].at_least else -1)
 
 
-def _reasons(rule: Rule, check: Check, record: AuditRecord, previous: AuditRecord | None) -> tuple[str, ...]:
-    """Worst samples and, where redundancy is judged, largest groups; for a change, groups that came and went."""
-    name = check.class_name
+def _reasons(rule: Rule, check: Check, case: _Case) -> tuple[str, ...]:
+    """What moved, by name; or worst samples and, where redundancy is judged, groups, those that came and went."""
+    name, record, previous = check.class_name, case.record, case.previous
+    if rule.is_record_drift:
+        return tuple(largest_record_moves(rule.metric, case.pair(name)))
     if rule.is_drift and previous is not None:
-        moves = largest_moves(rule.metric, graph_pair(name, record, previous))
-        return (*_other_samples(record, previous), *moves)
+        return tuple(largest_moves(rule.metric, graph_pair(name, record, previous)))
+    if rule.feature is not None:
+        return tuple(describe_feature(record, rule.feature, class_name=name))
+    if rule.scope == "record":
+        return _largest_shares(record, name)
     highest = not THRESHOLDS[check.threshold_name].at_least
     found = [f"worst: {w}" for w in worst_samples(record, rule.metric, name, highest=highest)]
     if not rule.is_about_redundancy:
@@ -212,10 +286,8 @@ def _reasons(rule: Rule, check: Check, record: AuditRecord, previous: AuditRecor
     return (*found, *(f"new group: {g}" for g in came), *(f"lost group: {g}" for g in went))
 
 
-def _other_samples(record: AuditRecord, previous: AuditRecord) -> list[str]:
-    """A warning if the two records explain different samples: their graphs then differ for that reason alone."""
-    now, before = record.run.sample_keys, previous.run.sample_keys
-    if not now or not before or now == before:
-        return []
-    shared = len(set(now) & set(before))
-    return [f"the records share {shared} of {len(now)} samples: other samples have other graphs, whatever the model"]
+def _largest_shares(record: AuditRecord, class_name: str, n: int = 3) -> tuple[str, ...]:
+    names, importance = importance_of(record, class_name)
+    totals = importance.sum(axis=0)
+    order = (-totals).argsort(kind="stable")[:n].tolist()
+    return tuple(f"{names[k]}: place {p}, share {share_text(totals[k] / totals.sum())}" for p, k in enumerate(order, 1))

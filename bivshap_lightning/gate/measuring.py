@@ -9,6 +9,8 @@ from statistics import NormalDist
 
 from bivshap_lightning.audit.record import COMPARED, AuditRecord, SampleSummary
 from bivshap_lightning.audit.record_parts import ALL_CLASSES
+from bivshap_lightning.gate.features import measure_feature, measure_top_share
+from bivshap_lightning.gate.reference import demand_same_settings
 from bivshap_lightning.gate.rules import GateError
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.metrics.catalogue import (
@@ -23,7 +25,14 @@ from bivshap_lightning.metrics.intervals import Interval
 from bivshap_lightning.text import printable
 
 
-def measure(record: AuditRecord, metric: str, *, class_name: str = ALL_CLASSES, confidence: float = 0.95) -> Interval:
+def measure(
+    record: AuditRecord,
+    metric: str,
+    *,
+    class_name: str = ALL_CLASSES,
+    confidence: float = 0.95,
+    feature: str | None = None,
+) -> Interval:
     """A number with its interval, of which each side is exceeded with probability `1 - confidence`.
 
     Args:
@@ -31,15 +40,25 @@ def measure(record: AuditRecord, metric: str, *, class_name: str = ALL_CLASSES, 
         metric: tag of the number.
         class_name: the class whose samples or graph are meant; "all" for all samples.
         confidence: one-sided.
+        feature: the feature that a "feature/..." number is about.
 
     Raises:
-        GateError: there is no such metric or class.
+        GateError: there is no such metric, class or feature.
     """
     number = find_number(metric)
+    if number is not None and number.scope == "record":
+        return measure_top_share(record, class_name=class_name, confidence=confidence)
+    if number is not None and number.scope == "feature":
+        if feature is None:
+            raise GateError(f"`feature` must be given for {metric!r}, got None.")
+        return measure_feature(record, metric, feature, class_name=class_name, confidence=confidence)
     if number is not None and number.of_graph is not None:
         if class_name not in record.classes:
             raise GateError(_unknown_class(record, "a graph", class_name, record.classes))
         return number.of_graph(record.classes[class_name])
+    if metric in record.validation_metrics and metric not in record.metrics and class_name == ALL_CLASSES:
+        value = record.validation_metrics[metric]
+        return Interval(value, value, value)
     _demand_metric(record, metric, class_name)
     samples = samples_of(record, class_name)
     derived = estimate_over(metric, samples)
@@ -53,15 +72,18 @@ def _demand_metric(record: AuditRecord, metric: str, class_name: str) -> None:
     """Refuse a metric that the record does not have for all samples or for a class."""
     ratios = {number.tag for number in CATALOGUE if number.parts is not None}
     scored = set(record.samples[0].scores).intersection(*(sample.scores for sample in record.samples))
-    known = sorted({*ratios, *(record.metrics if class_name == ALL_CLASSES else scored)})
+    everywhere = {*record.metrics, *record.validation_metrics}
+    known = sorted({*ratios, *(everywhere if class_name == ALL_CLASSES else scored)})
     if metric in known:
         return
-    graph_tags, drift_tags = ([number.tag for number in numbers_of(scope)] for scope in ("class graph", "drift"))
+    scopes = ("class graph", "record", "drift", "record drift", "feature")
+    graph_tags, record_tags, *others = ([number.tag for number in numbers_of(scope)] for scope in scopes)
+    drift_tags, feature_tags = [*others[0], *others[1]], others[2]
     # All tags of one metric in other scopes are near: "density" means one of two numbers.
-    close = difflib.get_close_matches(metric, [*known, *graph_tags, *drift_tags], n=1)
+    close = difflib.get_close_matches(metric, [*known, *graph_tags, *record_tags, *drift_tags, *feature_tags], n=1)
     hint = f"Did you mean {close[0]!r}?" if close else (
-        f"There are: {', '.join(known)}. Numbers of class graphs: {', '.join(graph_tags)}; with a previous record: "
-        f"{', '.join(drift_tags)}."
+        f"There are: {', '.join([*known, *record_tags])}. Numbers of class graphs: {', '.join(graph_tags)}; with a "
+        f"previous record: {', '.join(drift_tags)}; with `feature`: {', '.join(feature_tags)}."
     )  # fmt: skip
     scope = "" if class_name == ALL_CLASSES else f" for class {class_name!r}"
     raise GateError(f"{record.source}: `metric` must be one that is recorded{scope}, got {metric!r}. {hint}")
@@ -114,14 +136,8 @@ def demand_comparable(record: AuditRecord, previous: AuditRecord) -> None:
     Raises:
         GateError: naming the fields of the configuration that differ.
     """
-    pairs = {name: [getattr(r.configuration, name) for r in (previous, record)] for name in COMPARED}
-    differing = [f"{name} (previous {old!r}, now {new!r})" for name, (old, new) in pairs.items() if old != new]
-    if differing:
-        before = "previous record" if previous.source == record.source else previous.source
-        raise GateError(
-            f"{record.source} and {before} must agree in what they measure, got different {', '.join(differing)}. "
-            "Audit both models the same way."
-        )
+    before = "previous record" if previous.source == record.source else previous.source
+    demand_same_settings(record, previous.configuration, before, names=COMPARED)
 
 
 def worst_samples(record: AuditRecord, metric: str, class_name: str, *, highest: bool, n: int = 3) -> list[str]:

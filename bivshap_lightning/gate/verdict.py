@@ -66,15 +66,27 @@ class RuleResult:
     evidence: tuple[str, ...] = ()
 
     @property
+    def subject(self) -> str:
+        """The number, and the feature and class that it is a number of."""
+        feature = "" if self.rule.feature is None else f" of {self.rule.feature}"
+        return (
+            self.rule.metric
+            + feature
+            + ("" if self.check.class_name == "all" else f" of class {self.check.class_name}")
+        )
+
+    @property
     def reason(self) -> str:
         """Value, bound and threshold in one sentence."""
         c = self.check
-        what = self.rule.metric + ("" if c.class_name == "all" else f" of class {c.class_name}")
+        what = self.subject
         kind = THRESHOLDS[c.threshold_name]
         if kind.needs_previous:
             what = f"{kind.words}{what} (previous {number(c.previous)})"
         bound = f"{self.rule.confidence:.0%} bound {number(c.bound)}"
         compared = bound if self.rule.compare == "bound" else "compared by its value"
+        if self.rule.is_record_drift:  # a distance of two records as it is; calibration knows how far it varies
+            return f"{what} is {number(c.value)}, {c.threshold_name} {number(c.threshold)}"
         text = f"{what} is {number(c.value)} ({compared}), {c.threshold_name} {number(c.threshold)}"
         if not self.inconclusive:
             return text
@@ -94,6 +106,7 @@ class Verdict:
         against: what it was compared with, if anything.
         n_samples: explained samples in the record.
         error: why nothing was judged; such a verdict never passes.
+        notes: what to know before the results, such as samples that the records do not share.
 
     Example:
         >>> verdict = Verdict(error="record.json: No such file")
@@ -108,6 +121,7 @@ class Verdict:
     against: str | None = None
     n_samples: int = 0
     error: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -152,7 +166,7 @@ class Verdict:
                 )
                 for o in fields.pop("results")
             )
-            verdict = cls(results=results, **fields)
+            verdict = cls(results=results, **{**fields, "notes": tuple(fields.get("notes", ()))})
             if verdict.passed is not passed:
                 raise ValueError("`passed` contradicts the results")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -166,12 +180,13 @@ class Verdict:
             >>> print(Verdict(error="no record").to_text())
             gate NOT JUDGED: no record
         """
-        lines = [printable(self.headline)]
+        lines = [printable(self.headline), *(printable(f"note: {note}") for note in self.notes)]
         rows = [("", "value", "bound", "threshold", "rule")]
         for o in self.results:
             c = o.check
             limit = f"{c.threshold_name} {number(c.threshold)}"
-            whose = o.rule.metric if c.class_name == "all" else f"{o.rule.metric} [{c.class_name}]"
+            feature = "" if o.rule.feature is None else f" of {o.rule.feature}"
+            whose = o.rule.metric + feature + ("" if c.class_name == "all" else f" [{c.class_name}]")
             rows.append((o.status, number(c.value), number(c.bound), limit, printable(whose)))
         if self.results:
             widths = [max(len(row[k]) for row in rows) for k in range(4)]
@@ -197,12 +212,14 @@ class Verdict:
         lines += [f"{markdown(self.record)}, {self.n_samples} samples", ""]
         if self.against is not None:
             lines[-1:] = ["", f"compared with {markdown(self.against)}", ""]
+        lines += [line for note in self.notes for line in (f"⚠️ {markdown(note)}", "")]
         lines += ["| | rule | value | bound | threshold |", "| --- | --- | ---: | ---: | --- |"]
         for o in self.results:
             c = o.check
-            name = o.rule.metric if c.class_name == "all" else f"{o.rule.metric} of class {c.class_name}"
             limit = f"{c.threshold_name} {number(c.threshold)}".replace("_", " ")
-            lines.append(f"| {MARKS[o.status]} | {markdown(name)} | {number(c.value)} | {number(c.bound)} | {limit} |")
+            lines.append(
+                f"| {MARKS[o.status]} | {markdown(o.subject)} | {number(c.value)} | {number(c.bound)} | {limit} |"
+            )
         for o in self.results:
             if o.status != "pass":
                 lines += ["", f"{MARKS[o.status]}: {markdown(o.reason)}", ""]

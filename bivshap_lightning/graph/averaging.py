@@ -137,7 +137,7 @@ def mean_by_name(
         >>> mean = mean_by_name([a, b])
         >>> mean.names
         ('worst', 'film', 'plot')
-        >>> mean.weights.round(2).tolist()  # no text has both film and plot: their weights given "worst" stand in
+        >>> mean.weights.round(2).tolist()  # no text has both film and plot: their weights given "worst" are used
         [[0.0, 0.1, 0.3], [0.4, 0.0, 0.3], [0.2, 0.1, 0.0]]
         >>> mean.redundancy(0.1).undecided[1, 2]
         np.True_

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from bivshap_lightning.checks import check_choice, check_fraction, check_gamma
 from bivshap_lightning.graph import conversion
 from bivshap_lightning.graph.batched import IndexArray, RankedPlayers, RankingMethod, rank_all
+from bivshap_lightning.graph.candidates import ValuesOfCoalitions, hybrid_scores
 from bivshap_lightning.graph.checks import FloatArray
 from bivshap_lightning.graph.redundancy_graph import RedundancyGraph, RedundancyRule
 from bivshap_lightning.graph.roles import Roles, roles_of_all
@@ -99,7 +100,14 @@ class ExplanationGraph(GraphValues):
         return 1 - agreement
 
     def ranking(
-        self, method: RankingMethod = "pagerank", *, personalized: bool = False, oriented: bool = True
+        self,
+        method: RankingMethod = "pagerank",
+        *,
+        personalized: bool = False,
+        oriented: bool = True,
+        game: "ValuesOfCoalitions | None" = None,
+        n_evaluations: int | None = None,
+        sample: int = 0,
     ) -> FloatArray:
         """Return the score of each player, high = important.
 
@@ -114,6 +122,11 @@ class ExplanationGraph(GraphValues):
             personalized: For "pagerank": restart in proportion to the positive Shapley values; if there are none, at
                 the player with the largest value. Otherwise uniformly.
             oriented: Whether values are multiplied by `sign`; the paper's ranking takes them as they are.
+            game: For "keep": the :class:`~bivshap_lightning.Game` of the graph, whose model then chooses among the
+                eight best candidates of each step.
+            n_evaluations: Coalitions that may be evaluated for that; by default a tenth of the paper's budget,
+                `2 (2F + 2048)`. The steps after that go by the graph alone.
+            sample: Which sample of the game the graph is of.
 
         Returns:
             (F,) scores: Shapley values for "shapley", otherwise positive numbers that sum to one. Those of "keep" and
@@ -129,6 +142,12 @@ class ExplanationGraph(GraphValues):
             array([0.667, 0.333])
         """
         check_choice(method, RankingMethod, "method")
+        if game is not None:
+            return hybrid_scores(self, game, method=method, n_evaluations=n_evaluations, sample=sample)
+        if n_evaluations is not None:
+            raise ValueError(
+                "`n_evaluations` must be given with `game` only, got it alone. Pass the game of the graph."
+            )
         ranking = rank_all([self], method=method, personalized=personalized, oriented=oriented)[0]
         scores: FloatArray = ranking.scores.copy()
         return scores

@@ -3,7 +3,7 @@
 For every game, `E2[i, j] = R[i] + C[i, j]` off the diagonal with a symmetric C:
 
 * `R[i] = (sum_j E2[i, j] + phi[i]) / (F + 1)`, the potential: the importance of i when it joins late.
-* `C[i, j]`, the pairwise part: negative if the two players stand in for each other, positive if they need each other.
+* `C[i, j]`, the pairwise part: negative for substitutes, positive for complements.
   `sum_j C[i, j] = 2 R[i] - phi[i]`.
 
 So the direction of an edge is a difference of potentials: `E2[i, j] - E2[j, i] = R[i] - R[j]`.

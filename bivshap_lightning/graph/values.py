@@ -182,7 +182,7 @@ class GraphValues:
 
     @cached_property
     def pairwise(self) -> FloatArray:
-        """C, (F, F) symmetric: negative if two players stand in for each other, positive if they need each other.
+        """C, (F, F) symmetric: negative for substitutes, positive for complements.
 
         Example:
             >>> GraphValues([[0, 0], [1 / 2, 0]], shapley=[3 / 2, 1 / 2]).pairwise[0, 1].round(3)  # max(2a, b)

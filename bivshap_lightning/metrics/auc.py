@@ -108,7 +108,11 @@ def _auc_update(
     steps, counts = steps.cpu(), game.player_counts.cpu()
     n_reached_when_empty = torch.zeros_like(counts) if insert else counts
     empty = utilities.gather(1, n_reached_when_empty[:, None])
-    gain = (utilities - (empty if convention == "default" else PAPER_OFFSET)).clamp(min=0)
+    if oriented:  # towards u(all), so that a negative output is judged as a positive one is
+        whole = utilities.gather(1, (counts - n_reached_when_empty)[:, None])
+        gain = ((utilities - empty) * torch.where(whole < empty, -1.0, 1.0)).clamp(min=0)
+    else:
+        gain = (utilities - PAPER_OFFSET).clamp(min=0)
     auc = gain.where(steps < counts[:, None], 0).sum(dim=1) / counts
     reached = players_at_fractions(counts)
     return {"auc": auc, "curve": gain.gather(1, reached), "reached": reached, "players": counts}
@@ -172,8 +176,8 @@ class InsertionAUC(_StepwiseAUC):
     """Mean utility while the most important players are inserted first.
 
     With `I_k` the input of which only the `k` highest-ranked of F players are present, a sample scores
-    `(1/F) sum_{k=0}^{F-1} max(u(I_k) - c, 0)`: the area under a step curve, without trapezoids and without division
-    by `u(x) - c`.
+    `(1/F) sum_{k=0}^{F-1} max(s (u(I_k) - c), 0)`: the area under a step curve, without trapezoids and without division
+    by `u(x) - c`. The sign s is that of `u(x) - c`, so that a prediction of -3 is judged as one of +3 is.
 
     At least 0, at most 1 for probabilities; higher is better. It is most sensitive to how players are removed.
     `update` takes a ranking or graph, see :mod:`bivshap_lightning.metrics.inputs`, a game of any behavior, and
@@ -183,7 +187,7 @@ class InsertionAUC(_StepwiseAUC):
     `compute` returns:
 
     * `auc`, `auc_se`: mean over samples;
-    * `curve`, `curve_se` (26,): mean of `max(u(I_k) - c, 0)` at `k = int(F x)` for `x` in 0, 0.04, ..., 1;
+    * `curve`, `curve_se` (26,): mean of `max(s (u(I_k) - c), 0)` at `k = int(F x)` for `x` in 0, 0.04, ..., 1;
     * `inserted_fraction` (26,): inserted players / players of all samples;
     * `n_samples`; with `per_sample`, `per_sample_auc` (N,).
 
@@ -191,8 +195,8 @@ class InsertionAUC(_StepwiseAUC):
 
     Args:
         convention: `c` is the sample's own `u(all removed)` by default, and 0.5 for "paper" (its older code, meant
-            for the probability of one of two classes). By default graphs are ranked with the sign of
-            `u(all) - u(none)`, for "paper" as they are.
+            for the probability of one of two classes), where s is always 1. By default graphs are ranked with the sign
+            of `u(all) - u(none)`, for "paper" as they are.
         method: How the players of a graph are ranked, see :meth:`~bivshap_lightning.ExplanationGraph.ranking`: "keep"
             is meant for insertion, "remove" for deletion. No effect on scores.
         personalized: Whether PageRank restarts by Shapley values, as the paper's does.
@@ -218,7 +222,7 @@ class DeletionAUC(_StepwiseAUC):
     As :class:`InsertionAUC`, with `D_k`, the input from which the `k` highest-ranked players are removed, in place
     of `I_k`; **lower** is better. `compute` returns `removed_fraction` (26,) in place of `inserted_fraction`.
 
-    With one player the default is `max(u(x) - u(all removed), 0)`. If all players are null it is 0.
+    With one player the default is `abs(u(x) - u(all removed))`. If all players are null it is 0.
 
     Args:
         convention: As in :class:`InsertionAUC`.

@@ -85,8 +85,7 @@ def _mutual_update(
     graphs = graph_per_sample(game, ranking_or_graph)
     batch = RedundancyBatch.from_graphs(graphs, game.n_players, gamma, convention)
     kept = _kept(batch, n_draws, seed, at_least=1 if convention == "default" else 0)
-    oriented = convention == "default"
-    stays = torch.from_numpy(_rank_in_component(batch, _ranks_of_groups(graphs, batch, oriented=oriented)) == 0)
+    stays = representatives(graphs, batch, oriented=convention == "default")
     removable = (~stays).sum(dim=1)
     random = random_removals(game, removable[:, None], n_draws=n_draws, seed=seed)
     whole = torch.ones(game.n_samples, 1, game.n_players, dtype=torch.bool)
@@ -104,6 +103,22 @@ def _mutual_update(
         "curve": right[4].unflatten(1, (n_draws, N_LEVELS)).mean(dim=1),
         "masked": (~kept[:, 0]).sum(dim=2),
     }
+
+
+def representatives(graphs: Sequence[AnyGraph], batch: RedundancyBatch, *, oriented: bool) -> Tensor:
+    """Return which players stay if each group keeps its highest-ranked member, bool (B, F).
+
+    Args:
+        graphs: B of them; an H has no ranking, so there the member with the lowest index stays.
+        batch: Their H.
+        oriented: Whether graphs are ranked with the sign of `u(all) - u(none)`.
+
+    Example:
+        >>> graphs = [ExplanationGraph([[0, 0], [0, 0]])]
+        >>> representatives(graphs, RedundancyBatch.from_graphs(graphs, 2, 1e-5, "default"), oriented=True)
+        tensor([[ True, False]])
+    """
+    return torch.from_numpy(_rank_in_component(batch, _ranks_of_groups(graphs, batch, oriented=oriented)) == 0)
 
 
 def _ranks_of_groups(graphs: Sequence[AnyGraph], batch: RedundancyBatch, *, oriented: bool) -> IntArray:

@@ -11,11 +11,12 @@ from typing import Any, Literal, Protocol
 from bivshap_lightning.metrics.intervals import Interval
 
 EXPLAINER = "{explainer}"
-"""Stands in a tag for the name of the explainer."""
+"""Placeholder in a tag for the name of the explainer."""
 
 Task = Literal["binary", "multiclass", "multilabel", "regression"]
 ALL_TASKS: tuple[Task, ...] = ("binary", "multiclass", "multilabel", "regression")
 CLASSIFICATION: tuple[Task, ...] = ("binary", "multiclass", "multilabel")
+REGRESSION: tuple[Task, ...] = ("regression",)
 UNIT, COUNT, REAL = (0.0, 1.0), (0.0, math.inf), (-math.inf, math.inf)
 
 INTERVALS = {
@@ -23,6 +24,7 @@ INTERVALS = {
     "normal": "normal, from the standard error over samples",
     "normal or wilson": "normal; Wilson's where all samples agree",
     "undecided edges": "what the undecided edges could change",
+    "jackknife": "normal, from leaving out one sample at a time",
     "upper": "the value is its own upper bound; the lower bound is unknown",
     "none": "none: the value as it is",
 }
@@ -90,10 +92,13 @@ class Number:
         interval: how its confidence interval is made, a key of :data:`INTERVALS`.
         meaning: one plain sentence.
         scope: "samples" for a number over samples, "class graph" for one of a class's mean graph, "drift" for a
-            distance from the graph of a previous record, "run" for one of the run itself, which is logged only.
+            distance from the graph of a previous record, "record" for one of a whole record, "record drift" for a
+            distance of a record from a reference or previous record, "feature" for one of a named feature, "run" for
+            one of the run itself, which is logged only.
         tasks: the tasks it applies to.
         metric: import path of the torchmetrics class that computes it from a ranking, "module:Class"; None for others.
         key: which number of that metric's result it is.
+        is_mean: whether it is the mean over samples of the metric's score; False for ratios of sums.
         parts: numerator and denominator that a sample's H contributes, for ratios of sums over samples.
         of_graph: the number of a class graph with its interval.
     """
@@ -105,10 +110,11 @@ class Number:
     range: tuple[float, float]
     interval: str
     meaning: str
-    scope: Literal["samples", "class graph", "drift", "run"] = "samples"
+    scope: Literal["samples", "class graph", "drift", "record", "record drift", "feature", "run"] = "samples"
     tasks: tuple[Task, ...] = ALL_TASKS
     metric: str | None = None
     key: str = ""
+    is_mean: bool = True
     parts: Callable[[RedundancyCounts], tuple[float, float]] | None = None
     of_graph: Callable[[RedundancyCounts], Interval] | None = None
 
@@ -132,6 +138,10 @@ class Number:
         meaning = self.meaning[:1].upper() + self.meaning[1:]
         direction = f" {self.better.capitalize()}." if self.better else ""
         return f"{meaning}.{direction} Formula: {self.formula}."
+
+    def applies_to(self, task: str) -> bool:
+        """Whether the number is reported for a task; one that is not known, such as "auto", is a classification."""
+        return (task if task in ALL_TASKS else "multiclass") in self.tasks
 
     def tag_of(self, explainer: str) -> str:
         """The tag for one explainer."""

@@ -323,7 +323,7 @@ def test_lightning_cli(tmp_path):
         "    - class_path: bivshap_lightning.callbacks.BivShapCallback\n"
         "      init_args:\n"
         "        {n_samples: 5, compare_with: [feature_ablation], gamma: 0.001, method: sampling, feature_mask:\n"
-        "         {class_path: bivshap_lightning.game.players.Segments, init_args: {n: 3}}, baselines: 1}\n"
+        "         {class_path: bivshap_lightning.Segments, init_args: {n: 3}}, baselines: 1}\n"
     )
     cli = LightningCLI(Module, DataModule, args=["fit", "--config", str(config)], save_config_callback=None)
     (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, BivShapCallback)]
@@ -546,7 +546,9 @@ def test_one_line_says_what_was_found_and_what_it_cost(tmp_path, caplog):
     assert callback.summary() in line
     numbers = {name: value for name, (value, _) in callback.result.numbers.items()}
     random, empty = (numbers[f"bivshap/redundancy/{name}_accuracy"] for name in ("random_removal", "empty"))
-    assert f"(as many at random {random:.3f}, all removed {empty:.3f}; gamma 1e-05)" in line
+    assert f"(as many at random {random:.3f}, all removed {empty:.3f})" in line
+    assert f"{numbers['bivshap/roles/essential']:.0%} essential" in line
+    assert f"(gamma {callback.runner.resolved.gamma:.2g})" in line
     assert f"{callback.history[-1]['numbers']['bivshap/cost/epochs']:.2g} x the epoch" in line
     cheap = {"bivshap/cost/epochs": 0.05}
     assert advice_on({"seconds": 1.0, "epochs": 0.05}, []) == ""

@@ -144,7 +144,7 @@ def test_a_failure_on_one_of_two_processes_is_told_once(project):
     process = start(project, "--model", "audited.Broken", *NAMES[2:], *QUICK, *spread)
     code, out, err = finish(process)
     assert code == 3
-    assert json.loads(out) == {"error": "the audit failed on another process, whose log says why"}
+    assert json.loads(out) == {"error": "the audit failed on another process, see its log"}
     assert re.search(r"the audit failed at .*audited.py, line \d+, in forward: ArithmeticError: cannot be empty", err)
     assert not (project / "broken" / "audit.json").exists()
 
@@ -354,7 +354,7 @@ def test_only_the_same_audit_takes_up_finished_parts(project, call, tmp_path, mo
 
     monkeypatch.setattr(Audit, "explain", until_the_second)
     code, _, err = call(*arguments)
-    assert (code, err) == (130, "bivshap: interrupted; the same command goes on where this one stopped.\n")
+    assert (code, err) == (130, "bivshap: interrupted; run the same command again to resume.\n")
     assert len(list((tmp_path / "unfinished").glob("*.npz"))) == 1
     monkeypatch.setattr(Audit, "explain", lambda self, *args: n_explained.append(2) or explain(self, *args))
     code, _, err = call(*arguments, *change)

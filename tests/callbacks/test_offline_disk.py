@@ -73,7 +73,7 @@ def test_sigterm_stops_an_audit_at_once_and_it_can_be_resumed(project, tmp_path)
     process.send_signal(signal.SIGTERM)
     code, out, err = finish(process)
     assert (code, out) == (143, "")
-    assert "interrupted; the same command goes on where this one stopped" in err
+    assert "interrupted; run the same command again to resume" in err
     assert list(kept.glob("*.npz"))
     assert not (project / "terminated" / "audit.json").exists()
     assert finish(start(project, *arguments))[0] == 0

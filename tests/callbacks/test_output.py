@@ -39,6 +39,7 @@ def test_numbers_of_a_class_are_means_over_its_samples(tmp_path):
     torch.manual_seed(0)
     path, callback = audited(tmp_path, Module(), valid_loader(), n_samples=12, class_names=["low", "mid", "high"])
     record, samples = AuditRecord.load(path), callback.result.samples
+    gamma = record.configuration.gamma
     for name, found in record.class_metrics.items():
         members = [s for s in samples if ["low", "mid", "high"][s.label] == name]
         assert found.n_samples == len(members) == 4
@@ -46,7 +47,7 @@ def test_numbers_of_a_class_are_means_over_its_samples(tmp_path):
             values = [s.scores[metric] for s in members]
             assert found.metrics[metric].value == pytest.approx(np.mean(values))
             assert found.metrics[metric].standard_error == pytest.approx(np.std(values) / 2)
-        removable = sum(sum(map(len, h.groups)) - len(h.groups) for h in (s.graph.redundancy(1e-5) for s in members))
+        removable = sum(sum(map(len, h.groups)) - len(h.groups) for h in (s.graph.redundancy(gamma) for s in members))
         assert found.metrics["bivshap/redundancy/share_removable"].value == pytest.approx(removable / 24)
     rule = Rule(metric="bivshap/post_hoc_accuracy/ours", class_name="low", min=0, max=1)
     assert judge(path, [rule]).passed

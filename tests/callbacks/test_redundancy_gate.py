@@ -298,7 +298,9 @@ def test_the_rules_of_the_manual_find_their_numbers(tmp_path):
     assert len(blocks) == 2
     trainer(tmp_path, BivShapCallback(**SOME)).validate(Module(), valid_loader(), verbose=False)
     (path,) = (tmp_path / "bivshap").glob("*.json")
-    for block in blocks:
-        rules = tmp_path / "gate.toml"
-        rules.write_text(block)
-        assert len(judge(path, rules, against=path).results) == block.count("[[rule]]")
+    first, second = AuditRecord.load(path).samples[0].players[:2]
+    rules = tmp_path / "gate.toml"
+    rules.write_text(blocks[0])
+    assert len(judge(path, rules).results) == blocks[0].count("[[rule]]")
+    rules.write_text(blocks[1].replace('"sex"', f'"{first}"').replace('"race"', f'"{second}"'))
+    assert [result.rule.feature for result in judge(path, rules).results] == [first] * 4 + [second]

@@ -150,7 +150,7 @@ def test_the_copy_of_a_column_is_exactly_redundant():
 def test_few_walkers_at_a_time_find_the_same(monkeypatch):
     model = fitted("forest, classes")[0]
     expected = BivariateShapley(model).attribute(SAMPLES, **REMOVALS["background"])
-    monkeypatch.setattr(trees, "WALKERS", 5)
+    monkeypatch.setattr(trees, "MAX_PATHS", 5)
     monkeypatch.setattr(conjunctions, "PAIRS_AT_ONCE", 7)
     found = BivariateShapley(model).attribute(SAMPLES, **REMOVALS["background"])
     torch.testing.assert_close(found.bivariate, expected.bivariate, rtol=0, atol=1e-13)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from bivshap_lightning.audit.record import AuditRecord, RecordError
-from bivshap_lightning.gate import GateError, Rule, judge
+from bivshap_lightning.gate import GateError, Rule, Verdict, judge
 from bivshap_lightning.gate.drift import GraphPair, drift, largest_moves
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.metrics.catalogue import find_number, numbers_of
@@ -148,10 +148,15 @@ def test_drift_in_memory_and_by_class():
 
 
 def test_other_samples_are_named_as_a_reason():
-    new, old = with_arrays(NOW, sample_keys=["a", "b", "c"]), with_arrays(BEFORE, sample_keys=["c", "d", "e"])
+    new, old = with_arrays(NOW, sample_keys=["a", "b", "c", "d"]), with_arrays(BEFORE, sample_keys=["d", "e", "f", "g"])
     rule = Rule(metric="drift/weights", max=0.01)
-    assert "the records share 1 of 3 samples" in judge(new, [rule], old).results[0].evidence[0]
-    same = with_arrays(BEFORE, sample_keys=["a", "b", "c"])
+    verdict = judge(new, [rule], old)
+    assert "the records share 1 of 4 samples" in verdict.notes[0]
+    assert verdict.to_text().splitlines()[1].startswith("note: the records share 1 of 4 samples")
+    assert "share 1 of 4 samples" in verdict.to_markdown().partition("| rule |")[0]
+    assert Verdict.from_json(verdict.to_json()) == verdict
+    same = with_arrays(BEFORE, sample_keys=["a", "b", "c", "d"])
+    assert judge(same, [rule], same).notes == ()
     assert judge(new, [rule], same).results[0].evidence[0] == "edge a → b: 1 before, 4 now"
 
 

@@ -319,7 +319,7 @@ RULE = '[[rule]]\nmetric = "class_graph/density"\n'
         ("rule = [3]", "at least one"),
         ("version = 2\n" + RULE + "max = 1", "must have version 1, got 2.*Upgrade"),
         ("version = true\n" + RULE + "max = 1", "must have version 1, got True"),
-        ("limit = 2\n" + RULE + "max = 1", r"tables, `version` and `sha256` only, got \['limit'\]"),
+        ("limit = 2\n" + RULE + "max = 1", r"tables, `version`, `sha256` and `reference` only, got \['limit'\]"),
         (
             'sha256 = "ab"\n' + RULE + "max = 1",
             "must be the checksum of the rules, got 'ab' in .* set sha256 = \"[0-9a-f]{64}",

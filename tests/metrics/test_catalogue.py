@@ -46,24 +46,53 @@ def run(tmp_path_factory) -> tuple[set[str], BivShapCallback, AuditRecord]:
     return {tag for tag in trainer.callback_metrics if tag.startswith("bivshap/")}, callback, AuditRecord.load(path)
 
 
+@pytest.fixture(scope="module")
+def regression(tmp_path_factory) -> set[str]:
+    """What a real validation of a regression logs."""
+    folder = tmp_path_factory.mktemp("regression")
+    callback = BivShapCallback(n_samples=6, panels=False, on_error="raise", task="regression", target=0)
+    trainer = pl.Trainer(
+        default_root_dir=folder, callbacks=[callback], accelerator="cpu", logger=False,
+        enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+    )  # fmt: skip
+    trainer.validate(Module(), valid_loader(), verbose=False)
+    return {tag for tag in trainer.callback_metrics if tag.startswith("bivshap/")}
+
+
+def test_every_task_logs_what_applies_to_it(run, regression):
+    for logged, task in ((run[0], "multiclass"), (regression, "regression")):
+        entries = {find_number(tag) for tag in logged}
+        assert None not in entries
+        wanted = {n for n in CATALOGUE if n.scope == "samples" and n.applies_to(task)}
+        assert {n for n in entries if n.scope == "samples"} == wanted
+
+
 def test_every_logged_number_is_in_the_catalogue(run):
     logged, callback, found = run
     assert {tag for tag in logged if find_number(tag) is None} == set()
     assert set(found.metrics) == set(callback.result.numbers) <= logged
 
 
-def test_every_number_of_the_catalogue_is_computed(run):
+def test_every_number_of_the_catalogue_is_computed(run, regression):
     """Logged, or asked of a record by a rule."""
     logged, _, found = run
-    computed = {find_number(tag) for tag in logged}
+    computed = {find_number(tag) for tag in logged | regression}
     for number in numbers_of("class graph"):
         for name in found.classes:
             assert number.contains(measure(found, number.tag, class_name=name).value)
         computed.add(number)
-    rules = [Rule(metric=number.tag, max=number.range[1]) for number in numbers_of("drift")]
-    verdict = judge(found, rules, found)
-    assert [result.check.value for result in verdict.results] == pytest.approx([0.0] * len(rules), abs=1e-12)
+    drifts = [*numbers_of("drift"), *numbers_of("record drift")]
+    unchanged = [float(number.direction == "higher") for number in drifts]
+    verdict = judge(found, [Rule(metric=number.tag, min=-1) for number in drifts], found)
+    assert [result.check.value for result in verdict.results] == pytest.approx(unchanged, abs=1e-12)
     computed |= {find_number(result.rule.metric) for result in verdict.results}
+    of_records = [*numbers_of("record"), *numbers_of("feature")]
+    for number in of_records:
+        feature = found.samples[0].players[0] if number.scope == "feature" else None
+        interval = measure(found, number.tag, feature=feature)
+        assert number.contains(interval.value)
+        assert interval.lower <= interval.value <= interval.upper
+    computed |= set(of_records)
     assert [number.tag for number in CATALOGUE if number not in computed] == []
 
 
@@ -82,13 +111,16 @@ def test_tags_are_distinct_and_found():
         assert find_number(number.tag_of("kernel_shap")) is number
     assert find_number("bivshap/insertion_auc/") is None
     assert find_number("density") is None
-    assert {number.tag for number in ranking_numbers()} == {tag for tag in tags if EXPLAINER in tag}
+    both = ranking_numbers() + ranking_numbers("regression")
+    assert {number.tag for number in both} == {tag for tag in tags if EXPLAINER in tag}
 
 
 def test_ranking_numbers_name_their_metric():
-    for number in ranking_numbers():
+    for number in ranking_numbers() + ranking_numbers("regression"):
         assert issubclass(number.metric_class(), SampleMetric)
-        assert number.metric_class().higher_is_better is (number.direction == "higher")
+        # The share that is kept is the second number of its metric, with the opposite direction of the error.
+        is_second = number.key == "share_kept"
+        assert number.metric_class().higher_is_better is ((number.direction == "higher") is not is_second)
     with pytest.raises(ValueError, match=r"`metric` must be an import path, module:Class, got None for bivshap/failed"):
         find_number("bivshap/failed").metric_class()
 

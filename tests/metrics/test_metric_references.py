@@ -90,10 +90,12 @@ def reference_auc(reference: Reference, orders: list[list[int]], convention: str
     for sample, order in enumerate(orders):
         n = len(order)
         c = reference.utility(sample, set()) if convention == "default" else 0.5
+        is_negative = convention == "default" and reference.utility(sample, set(order)) < c
         gains = []
         for k in range(n + 1):
             present = set(order[:k]) if insert else set(order[k:])
-            gains.append(max(reference.utility(sample, present) - c, 0.0))
+            gain = reference.utility(sample, present) - c
+            gains.append(max(-gain if is_negative else gain, 0.0))
         scores.append(sum(gains[:n]) / n)
         steps = [int(Fraction(step, 25) * n) for step in range(26)]
         rows.append([gains[k] for k in steps])

@@ -72,10 +72,16 @@ class TestAdditiveGame:
         assert result["curve"].tolist() == torch.tensor([10.0, 6.0, 3.0, 1.0, 0.0])[steps].tolist()
         assert result["removed_fraction"].tolist() == (steps / 4).tolist()
 
-    def test_values_below_the_offset_count_as_nothing(self):
+    def test_a_negative_output_is_judged_as_a_positive_one(self):
         game = Game(lambda x: -x @ self.WEIGHTS, torch.ones(1, 4), behavior="output")
-        assert deletion_auc(game, self.WEIGHTS)["auc"] == 0
-        assert insertion_auc(game, self.WEIGHTS)["auc"] == 0
+        for auc in (insertion_auc, deletion_auc):
+            assert auc(game, self.WEIGHTS)["auc"] == auc(self.game(), self.WEIGHTS)["auc"] > 0
+            assert auc(game, self.WEIGHTS, convention="paper")["auc"] == 0
+
+    def test_values_beyond_that_of_no_player_count_as_nothing(self):
+        """u = 1 with all, 0 with none, and -5 with the first alone."""
+        game = Game(lambda x: 6 * x[:, 1] - 5 * x[:, 0], torch.ones(1, 2), behavior="output")
+        assert insertion_auc(game, torch.tensor([2.0, 1.0]))["curve"].tolist() == [0] * 25 + [1]
 
 
 class TestPostHocAccuracy:

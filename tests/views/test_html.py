@@ -139,6 +139,24 @@ def test_the_verdict_comes_first_and_everything_is_there(page):
     assert -1 not in places, order[places.index(-1)]
     assert places[:3] == sorted(places[:3])
     assert said.index("✗ Failed") < said.index("age")
+    sections = ["What matters for class “cat”", "Strongest substitutes of class “cat”", "What the roles mean",
+                "Groups of the redundancy graph H", "Explanation graph", "Against other methods"]  # fmt: skip
+    body = said[said.index("is not met") :]
+    assert [body.index(words) for words in sections[:4]] == sorted(body.index(words) for words in sections[:4])
+
+
+def test_only_relevant_features_are_called_interchangeable(tmp_path):
+    """OR(a, b) and two columns without effect, which H puts into one group with them."""
+    weights = np.zeros((4, 4))
+    weights[2:, :2] = 1 / 6
+    graph = ExplanationGraph(weights, names=["a", "b", "idle", "dead"], shapley=[1 / 2, 1 / 2, 0, 0])
+    said = words(render_page(save(tmp_path / "audit.json", [graph] * 3, ["x"] * 3)))
+    assert "a = b 3 of 3" in said
+    for text in ("idle", "dead"):
+        assert re.search(rf"{text} 100 % 0 % 0 % 0 % 0 %", said)  # the first column is "irrelevant"
+    called = [said[m.end() : m.end() + 60] for m in re.finditer("nterchangeable", said)]
+    assert not [text for text in called if "idle" in text or "dead" in text]
+    assert "Mutually redundant: a and b; 2 features that play no part." in said
 
 
 def test_without_rules_the_headline_is_neutral(audit):
@@ -163,7 +181,7 @@ def test_the_page_is_accessible_and_asks_for_nothing(page):
     assert not {"link", "iframe", "object", "base", "form"} & {tag for tag, _ in outline.found}
     assert [script["type"] for script in outline.of("script")] == ["application/json", "module"]
     assert all(image["src"].startswith("data:image/png;base64,") and image["alt"] for image in outline.of("img"))
-    assert len(outline.of("img")) == 2 + 1 + 4
+    assert len(outline.of("img")) == 2 + 2 + 1 + 4
     assert len(outline.of("h1")) == 1
     assert len(outline.of("table")) == len(outline.of("caption"))
     assert all(head.get("scope") in ("row", "col") for head in outline.of("th"))
@@ -209,7 +227,7 @@ def test_texts_of_different_length(tmp_path):
     sentences = [["not", "bad", "at", "all"], ["very", "bad", "film"], ["film", "very", "bad"]]
     graphs = [or_game(names, seed, len(names)) for seed, names in enumerate(sentences)]
     page = render_page(save(tmp_path / "audit.json", graphs, ["good", "bad", "bad"]))
-    assert len(Outline(page).of("img")) == 1 + 1 + 3
+    assert len(Outline(page).of("img")) == 1 + 1 + 1 + 3
     assert "not and bad" in page
 
 
@@ -217,8 +235,8 @@ def test_images_are_drawn_by_the_names_of_their_pixels(tmp_path):
     names = [f"r{k // 6}c{k % 6}" for k in range(36)]
     graphs = [or_game(names, seed, 36) for seed in range(2)]
     page = render_page(save(tmp_path / "audit.json", graphs, ["0", "0"]))
-    assert len(Outline(page).of("img")) == 1 + 1 + 2
-    assert "Interchangeable: r0c0 and r0c1." in page
+    assert len(Outline(page).of("img")) == 1 + 1 + 1 + 2
+    assert "Mutually redundant: r0c0 and r0c1." in page
 
 
 def test_graphs_are_drawn_on_the_pictures_that_the_record_holds(tmp_path, monkeypatch):
@@ -252,7 +270,7 @@ def test_numbers_by_class(audit, tmp_path):
     metrics = {f"{P}accuracy_with_representatives": Estimate(0.75, 0.125)}
     record = replace(AuditRecord.load(audit), class_metrics={"cat": ClassMetrics(3, metrics)})
     said = words(render_page(record))
-    assert "cat 3 – 0.75 ± 0.12" in said
+    assert "samples with representatives cat 3 0.75 ± 0.12" in said  # columns that no class has are left out
 
 
 def test_hand_made_records_without_curves_or_classes(tmp_path):

@@ -4,7 +4,7 @@ Values are standardised per sample. The process is conditioned on the paired des
 :mod:`~bivshap_lightning.explainers.design` and on the full coalition, never on the empty one. What it leaves in the
 sample goes through the ``kernel`` estimate, so the result is right for any game, and only its variance depends on how
 well the process predicts. Where it predicts pairs that it has not seen worse than the regression of ``kernel`` does, or
-where a system cannot be factorised, the ``kernel`` estimate is used and ``Estimate.notes`` says so.
+where a system cannot be factorised, the ``kernel`` estimate is used, which ``Estimate.notes`` records.
 
 Memory: systems of P pairs take ``6 P**2`` numbers per sample, sections for the standard errors ``4 K P`` for at most
 :data:`ERROR_PAIRS` pairs of players; as many samples are treated together as stay within
@@ -166,7 +166,7 @@ class _Proxy:
         sections = closed_form.even_sections(relevance, self.signs, few, columns)
         prior = closed_form.even_prior(relevance, few, columns)
         even, even_empty = _reduce(prior, sections, posterior.even_inverse)
-        # The empty coalition is in the inverses but was not observed: what it would have told is taken back.
+        # The empty coalition is in the inverses but was not observed: its influence is removed.
         precision = (posterior.odd_inverse[:, -1, -1:] + posterior.even_inverse[:, -1, -1:]) / 4
         m = len(players)
         logs = relevance.log()

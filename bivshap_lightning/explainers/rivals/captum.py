@@ -185,7 +185,7 @@ class CaptumExplainer:
         """Attribute to the players of a game.
 
         Args:
-            game: the game; model, random generators and parameter gradients stay as they are.
+            game: the game; model, random generators and parameter gradients are not changed.
             n_evaluations: model rows per sample. KernelShap and Lime turn each into a perturbation,
                 ShapleyValueSampling spends F of them per order (plus one row for the empty coalition), gradient methods
                 one per step or draw. None for 25 orders; for ``25 * F`` perturbations but at most ``max(1024, 4 * F)``,

@@ -42,7 +42,7 @@ def is_method_name(name: str) -> bool:
 
 
 def find_method(name: str, argument: str = "method") -> type:
-    """The class that a name stands for.
+    """The class of a given name.
 
     Args:
         name: the class in snake case.

@@ -7,7 +7,7 @@ All three are sums over the coalitions S without i and j of a weight of the size
 * ``shapley_taylor``: ``2 s! (F - s - 1)! / F!`` (Sundararajan et al. 2020, order 2);
 * ``shapley_excess``: the Shapley value of the merged pair less the two single ones, which is the second less the first.
 
-They have no direction: ``bivariate`` is symmetric. Null players interact with nobody. Tree ensembles are explained
+They have no direction: ``bivariate`` is symmetric. Null players do not interact. Tree ensembles are explained
 exactly from their leaves, small games by enumeration, others by a regression on KernelSHAP's coalitions whose residual
 is summed by importance sampling.
 """

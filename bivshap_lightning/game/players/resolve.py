@@ -126,7 +126,7 @@ def _names(players: Players, makers: Sequence[Any], masks: Sequence[Tensor], inp
         return None
     counts = players.counts.tolist()
     is_shared = all(names is None or len(names) == 1 for names in found) and all(len(ids) == 1 for ids in players.ids)
-    everyone = []
+    by_sample = []
     for b, n in enumerate(counts[:1] if is_shared else counts):
         labels = [str(k) for k in range(n)]
         for names, mask in zip(found, masks, strict=True):
@@ -135,5 +135,5 @@ def _names(players: Players, makers: Sequence[Any], masks: Sequence[Tensor], inp
                 first = int(own[own != NO_PLAYER].min()) if bool((own != NO_PLAYER).any()) else 0
                 part = names[b if len(names) > 1 else 0]
                 labels[first : first + len(part)] = part
-        everyone.append(tuple(labels))
-    return tuple(everyone) * (len(counts) if is_shared else 1)
+        by_sample.append(tuple(labels))
+    return tuple(by_sample) * (len(counts) if is_shared else 1)

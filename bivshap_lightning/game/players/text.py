@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bivshap_lightning.game.players.partition import NO_PLAYER
 
-CONTINUES = "##"  # WordPiece marks tokens that go on with a word,
+CONTINUES = "##"  # WordPiece marks tokens that continue a word,
 STARTS = ("\u0120", "\u2581")  # byte-level BPE and SentencePiece mark those that start one
 SPACE = "\u2423"  # the name of a token that is such a mark and nothing else
 
@@ -21,18 +21,18 @@ SPACE = "\u2423"  # the name of a token that is such a mark and nothing else
 class Tokens:
     """Tokens of texts as players; padding and special tokens never are.
 
-    Padding is what an attention mask hides. Without an attention mask it is what stands at either end of a text and
-    equals ``pad_id``; a token of that id in between is a word like any other.
+    Padding is what an attention mask hides. Without an attention mask it is a run of ``pad_id`` at
+    either end of a text; the same id in between is an ordinary token.
 
     Args:
         vocabulary: the words of ids: a tokenizer of Hugging Face's kind (which also has ``pad_id`` and
             ``special_ids``), a sequence or mapping from ids to words, or a function of an id. Without it players carry
             numbers.
         pad_id: the padding token.
-        special_ids: tokens that are no player's wherever they stand. Those of a tokenizer are all its special tokens
-            but padding and the unknown token, which stands for a word.
+        special_ids: tokens that never belong to a player. Those of a tokenizer are all its special tokens
+            except padding and the unknown token, which replaces a word.
         whole_words: tokens that continue a word belong to it.
-        continues: a function of a token's text, whether it continues the word before. By default by the marks of the
+        continues: a function of a token's text, whether it continues the previous word. By default by the marks of the
             vocabulary: "##" of WordPiece, the word starts of byte-level BPE and SentencePiece.
         attention_mask: (B, T), zero where a token of these very texts is padding. The callback finds it in the batch.
 
@@ -102,7 +102,7 @@ class Tokens:
         return texts
 
     def _word(self, tokens: list[str]) -> str:
-        """Tokens as one word. Only their tokenizer can read those that stand for bytes, as accents do."""
+        """Tokens as one word. Tokens that encode bytes, as for accents, can only be decoded by their tokenizer."""
         word = "".join(token.removeprefix(CONTINUES).lstrip("".join(STARTS)) for token in tokens)
         if word.isascii() or not hasattr(self.vocabulary, "convert_tokens_to_string"):
             return word

@@ -1,9 +1,9 @@
 """Tree ensembles of scikit-learn, LightGBM and XGBoost, converted to one data structure of tensors.
 
-Random forests average probabilities or values, so they are read as they predict. Boosted trees add up margins, so
-boosted classifiers are called for their margins: class probabilities follow from them, and the margin itself
-(``behavior="logit"``) is a sum of leaves. What cannot be converted exactly is refused with a reason, never
-approximated. Estimators are recognised by the names of their classes, so that no library has to be imported.
+The output of a random forest, a mean of probabilities or values, is a sum over its leaves. Of a boosted classifier only
+the margin is (``behavior="logit"`` explains it); class probabilities are derived from it. Models that cannot be
+converted exactly are refused with a reason, never approximated. Estimators are recognised by the names of their
+classes, so that no library has to be imported.
 """
 
 from bivshap_lightning.game.trees.ensemble import LEAF, Tree, TreeEnsemble, UnsupportedTreesError, check_trees

@@ -28,6 +28,11 @@ class PageContent:
         return self.record.configuration.gamma
 
     @property
+    def is_regression(self) -> bool:
+        """Whether a value is explained and there are no classes."""
+        return self.record.configuration.task == "regression"
+
+    @property
     def has_pictures(self) -> bool:
         """Whether graphs are drawn on pictures of the samples."""
         return any(name.startswith("segments_") for name in self.record.arrays)

@@ -35,14 +35,25 @@ def drawing(
         position: of the sample on whose picture it is drawn.
     """
     top = [entry.player for entry in summary.ranking]
-    groups = "; ".join(listing(group) for group in summary.groups) or "none"
-    words = f"{name}. Most important: {listing(top[:5])}. Interchangeable: {groups}."
+    words = f"{name}. Most important: {listing(top[:5])}. Mutually redundant: {_groups(summary)}."
     h = graph.redundancy(content.gamma)
     drawn = {frozenset(graph.names[k] for k in group) for group in h.groups}
     same = drawn == {frozenset(group) for group in summary.groups}
     note = "" if same else " Drawn from weights that were rounded for storage, by which groups differ slightly."
     figure, what = _figure(content, graph, h, summary, position, {"title": name, "subtitle": subtitle})
     return picture(figure, f"{what} {words}", f"{words}{note}")
+
+
+def _groups(summary: GraphSummary) -> str:
+    """The groups of H; irrelevant members, of which there are usually many, are counted only."""
+    irrelevant = set(summary.players_of_role("irrelevant"))
+    found = []
+    for group in summary.groups:
+        relevant = [player for player in group if player not in irrelevant]
+        n_others = len(group) - len(relevant)
+        others = [f"{n_others:,} that play no part"] if n_others and relevant else []
+        found.append(listing([*relevant, *others]) if relevant else f"{n_others:,} features that play no part")
+    return "; ".join(found) or "none"
 
 
 def _figure(

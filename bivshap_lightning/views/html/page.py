@@ -11,7 +11,7 @@ from bivshap_lightning import __version__
 from bivshap_lightning.audit.record import AuditRecord, as_record
 from bivshap_lightning.gate import Verdict
 from bivshap_lightning.gate.measuring import demand_comparable
-from bivshap_lightning.views.html import sections
+from bivshap_lightning.views.html import answers, sections
 from bivshap_lightning.views.html.content import PageContent
 from bivshap_lightning.views.html.explorer import explore, explorer_style, script_policy
 from bivshap_lightning.views.html.markup import STYLE, bullets, tag, text
@@ -21,8 +21,10 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 SECTIONS = {
     "verdict": ("Verdict", sections.verdict),
+    "pairs": ("Substitutes and partners", answers.pairs),
+    "roles": ("Roles", answers.roles),
     "explore": ("Explore", explore),
-    "groups": ("Groups", sections.groups),
+    "groups": ("Groups of H", sections.groups),
     "graphs": ("Graphs", sections.graphs),
     "curves": ("Against other methods", sections.curves),
     "samples": ("Hardest samples", sections.samples),
@@ -66,16 +68,17 @@ def render_page(
     content = PageContent(record, previous, verdict)
     links = [tag("a", title, href=f"#{anchor}") for anchor, (title, _) in SECTIONS.items()]
     body = [write(content, anchor, title) for anchor, (title, write) in SECTIONS.items()]
-    return _document(
+    return document(
         sections.title(content),
-        f"{POLICY}; {script_policy()}",
-        STYLE + explorer_style(),
         tag("a", "Skip to the verdict", class_="skip", href="#main"),
         sections.headline(content),
+        answers.notes(content),
         tag("nav", bullets(links), aria_label="Contents"),
         tag("main", *body, id="main", tabindex="-1"),
         tag("footer", tag("p", f"Written by bivshap report {__version__} from {Path(record.source).name}.",
                           class_="soft")),
+        policy=f"{POLICY}; {script_policy()}",
+        style=STYLE + explorer_style(),
     )  # fmt: skip
 
 
@@ -90,10 +93,23 @@ def render_failure(reason: str) -> str:
         True
     """
     parts = tag("p", "Not judged", class_="kicker"), tag("h1", "The audit could not be read"), tag("p", reason)
-    return _document("Not judged", POLICY, STYLE, tag("header", tag("div", *parts, class_="verdict fail")))
+    header = tag("header", tag("div", *parts, class_="verdict fail"))
+    return document("Not judged", header)
 
 
-def _document(title: str, policy: str, style: str, *body: Markup) -> str:
+def document(title: str, *body: Markup, policy: str = POLICY, style: str = STYLE) -> str:
+    """A whole HTML document that loads nothing.
+
+    Args:
+        title: of the browser's tab.
+        body: markup.
+        policy: what the document may load and run, as a Content-Security-Policy.
+        style: style sheet.
+
+    Example:
+        >>> "<title>a &lt; b</title>" in document("a < b")
+        True
+    """
     lines = [
         "<!DOCTYPE html>",
         '<html lang="en">',

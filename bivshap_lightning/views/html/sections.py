@@ -14,7 +14,7 @@ from bivshap_lightning.gate.drift import drift
 from bivshap_lightning.gate.judging import graph_pair
 from bivshap_lightning.gate.measuring import count_groups, heaviest_groups, measure, samples_of
 from bivshap_lightning.gate.verdict import number
-from bivshap_lightning.metrics.catalogue import REDUNDANCY, find_number, numbers_of, ranking_numbers
+from bivshap_lightning.metrics.catalogue import REDUNDANCY, ROLES, find_number, numbers_of, ranking_numbers
 from bivshap_lightning.views import draw_curves
 from bivshap_lightning.views.html.content import PageContent
 from bivshap_lightning.views.html.drawings import drawing
@@ -34,14 +34,20 @@ OPEN_CLASSES, MAX_SAMPLES, MAX_GROUPS, MAX_MEMBERS = 4, 4, 10, 12
 TWO_SIDED = 0.975
 OURS = "ours"
 TILES = (
-    f"{REDUNDANCY}share_removable",
-    f"{REDUNDANCY}accuracy_with_representatives",
+    f"{ROLES}irrelevant",
+    f"{ROLES}essential",
+    f"{ROLES}undecided",
     f"bivshap/post_hoc_accuracy/{OURS}",
-    f"{REDUNDANCY}share_undecided",
+    f"bivshap/share_kept/{OURS}",
+    f"{REDUNDANCY}accuracy_with_representatives",
+    f"{REDUNDANCY}random_removal_accuracy",
+    f"{REDUNDANCY}empty_accuracy",
 )
 """The numbers at the top of the page."""
 BY_CLASS = (
     f"bivshap/post_hoc_accuracy/{OURS}",
+    f"bivshap/removal_error/{OURS}",
+    f"{ROLES}n_independent",
     f"{REDUNDANCY}accuracy_with_representatives",
     f"{REDUNDANCY}share_removable",
     f"{REDUNDANCY}n_independent",
@@ -67,7 +73,7 @@ def headline(content: PageContent) -> Markup:
     """The verdict in one line, at the top of the page."""
     verdict = content.verdict
     n, n_classes = len(content.record.samples), len({sample.class_name for sample in content.record.samples})
-    found = f"{count(n, 'sample')} of {count(n_classes, 'class')}"
+    found = count(n, "sample") + ("" if content.is_regression else f" of {count(n_classes, 'class')}")
     kind, kicker, line = "none", "No verdict: no rules were given", f"Redundancy audit of {found}"
     if verdict is not None:
         statuses = [o.status for o in verdict.results]
@@ -140,9 +146,11 @@ def groups(content: PageContent, anchor: str, title: str) -> Markup:
     """Which features stand in for one another, per class and over the samples."""
     behavior = content.record.configuration.behavior
     parts = [
-        tag("p", "The features of a group make each other redundant, directly or through other members: once the one "
-            f"is present, the other changes the explained output ({behavior}) by no more than γ = {content.gamma:g} on "
-            "average. Which of them the model leans on is arbitrary then, and credit given to one belongs to all."),
+        tag("p", "Groups of the redundancy graph H, as the paper defines it. An edge i → j of H says that once i is "
+            f"present, j adds at most 2 γ = {2 * content.gamma:.3g} to the explained output ({behavior}) on average. A "
+            "group is connected by such edges in both directions, so that two of its members can add more than that "
+            "to each other. H does not ask whether a feature matters at all: most members of large groups usually "
+            "play no part in the decision, see the roles above."),
         tag("p", "Redundancy can also run one way. A source makes others redundant and is made so by none; a sink is "
             "made redundant by others and makes none so."),
     ]  # fmt: skip
@@ -153,7 +161,7 @@ def groups(content: PageContent, anchor: str, title: str) -> Markup:
     ]  # fmt: skip
     if rows:
         what = "Mean graph of each class. Density: share of ordered pairs where the first makes the second redundant."
-        head = ("class", "interchangeable groups", "sources", "sinks", "density", "undecided pairs")
+        head = ("class", "groups", "sources", "sinks", "density", "undecided pairs")
         parts.append(table(what, head, rows, words=4))
     else:
         parts.append(tag("p", "No class has a mean graph, because its samples have different features."))
@@ -184,8 +192,8 @@ def _groups_over_samples(content: PageContent) -> Iterator[Markup]:
         yield table(what, ("group", "features", "samples that have it"), rows)
     else:
         gamma = content.gamma
-        yield tag("p", f"No sample has interchangeable features at γ = {number(gamma)}. An audit with a larger gamma "
-                  "finds those that are nearly so.")  # fmt: skip
+        yield tag("p", f"No sample has mutually redundant features at γ = {number(gamma)}. An audit with a larger "
+                  "gamma finds those that are nearly so.")  # fmt: skip
     if content.previous is not None:
         before, n_before = count_groups(content.previous), len(content.previous.samples)
         changes = [
@@ -223,9 +231,10 @@ def graphs(content: PageContent, anchor: str, title: str) -> Markup:
     ]  # fmt: skip
     classes = content.record.class_graphs
     drawn, pictures = list(classes.items())[:MAX_PICTURED_CLASSES], []
+    kind = "Output" if content.is_regression else "Class"
     for name, graph in drawn:
         subtitle = f"mean over {count(len(samples_of(content.record, name)), 'sample')}"
-        pictures.append(drawing(content, graph, summary=content.record.classes[name], name=f"Class “{name}”",
+        pictures.append(drawing(content, graph, summary=content.record.classes[name], name=f"{kind} “{name}”",
                                 subtitle=subtitle, position=content.example(name)))  # fmt: skip
     parts += pictures[:OPEN_CLASSES]
     if pictures[OPEN_CLASSES:]:
@@ -246,15 +255,16 @@ def curves(content: PageContent, anchor: str, title: str) -> Markup:
         name: (list(c.masked_fraction), list(c.accuracy), list(c.standard_error))
         for name, c in content.record.curves.items()
     }
+    title_, ylabel, kept = _CURVES[content.is_regression]
     figure = draw_curves(
         lines,
-        title="Post-hoc accuracy as features are removed",
+        title=title_,
         xlabel="share of features removed, least important first",
-        ylabel="same prediction as on the full input",
+        ylabel=ylabel,
         caption="Higher is better: what is left is enough for the prediction.",
         ours=OURS if OURS in lines else None,
     )
-    judged = ranking_numbers()
+    judged = ranking_numbers(content.record.configuration.task)
     areas = [(m, *(_area(content, n.tag_of(m)) for n in judged)) for m in lines]
     heads = [f"{n.title} {'↑' if n.direction == 'higher' else '↓'}" for n in judged]
     words = "; ".join(f"{m} {area}" for m, area, *_ in areas)
@@ -267,11 +277,26 @@ def curves(content: PageContent, anchor: str, title: str) -> Markup:
         tag("p", "A good ranking names the features that carry the prediction: it stays when the others go, and falls "
             "when these go. “ours” is the ranking of the graphs above."),
         picture(figure, f"Curves of {count(len(lines), 'method')}. Mean over the curve: {words}.",
-                "Share of samples that keep their prediction, by method."),
-        table("Value ± standard error over samples.", ("method", *heads), areas),
-        folded("The points of the curves", table("Points of the curves.", ("method", "removed", "same prediction",
+                f"{kept}, by method."),
+        table("Value ± standard error over samples. Rows: model rows per sample that each method spent.",
+              ("method", "rows", *heads), [(m, _rows_of(content, m), *rest) for m, *rest in areas]),
+        folded("The points of the curves", table("Points of the curves.", ("method", "removed", ylabel,
                "standard error"), steps)),
     )  # fmt: skip
+
+
+_CURVES = {
+    False: ("Post-hoc accuracy as features are removed", "same prediction as on the full input",
+            "Share of samples that keep their prediction"),
+    True: ("What is kept of the prediction as features are removed", "share of the prediction kept",
+           "Share of the predicted value that is kept"),
+}  # fmt: skip
+"""Title, axis and caption of the curves; of regressions under True."""
+
+
+def _rows_of(content: PageContent, method: str) -> str:
+    spent = content.record.cost.evaluations_per_sample.get(method)
+    return "–" if spent is None else f"{spent:,.0f}"
 
 
 def _area(content: PageContent, metric: str) -> str:
@@ -285,7 +310,8 @@ def samples(content: PageContent, anchor: str, title: str) -> Markup:
     """The samples to look at first."""
     predicted = content.record.configuration.target == "predicted"
     rows = content.record.hardest_samples()
-    head = ("sample", "label", "explained class", "gain", "groups", "removable", "undecided pairs")
+    explained = "explained output" if content.is_regression else "explained class"
+    head = ("sample", "label", explained, "gain", "groups", "removable", "undecided pairs")
     wrong = "Samples that the model gets wrong come first, then those" if predicted else "First come those"
     intro = (
         f"{wrong} whose features together add least to the explained output (“gain”: the sum of the Shapley values, "
@@ -338,12 +364,14 @@ def numbers(content: PageContent, anchor: str, title: str) -> Markup:
 def _by_class(content: PageContent) -> Markup:
     """The main numbers of every class."""
     rows = []
-    for name, of_class in content.record.class_metrics.items():
-        found = [of_class.metrics.get(metric) for metric in BY_CLASS]
+    by_class = content.record.class_metrics
+    shown = [metric for metric in BY_CLASS if any(metric in of_class.metrics for of_class in by_class.values())]
+    for name, of_class in by_class.items():
+        found = [of_class.metrics.get(metric) for metric in shown]
         cells = ["–" if m is None else f"{m.value:.3g} ± {m.standard_error:.2g}" for m in found]
         rows.append((name, f"{of_class.n_samples:,}", *cells))
     what = "The main numbers by class: value ± standard error over its samples."
-    heads = [entry.title for entry in map(find_number, BY_CLASS) if entry is not None]
+    heads = [entry.title for entry in map(find_number, shown) if entry is not None]
     return table(what, ("class", "samples", *heads), rows) if rows else Markup()
 
 

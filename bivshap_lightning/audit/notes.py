@@ -1,0 +1,57 @@
+"""Sentences about a whole audit: that there was nothing to explain, or that an accuracy is no better than its control.
+
+They stand in the record, on the page and in the log line, because numbers alone do not say it: a model that ignores its
+inputs has 100 % removable features at accuracy 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bivshap_lightning.audit.audit import AuditResult, AuditSettings
+from bivshap_lightning.metrics.catalogue import REDUNDANCY
+
+LITTLE = {"probability": 0.1, "logit": 0.5, "log_odds": 0.5}
+"""Mean `abs(u(all) - u(none))` by behavior up to which there is nothing to explain: what untrained networks reach."""
+
+NOTHING = "nothing to explain here"
+
+
+def notes_of(result: AuditResult, settings: AuditSettings) -> tuple[str, ...]:
+    """What must be known before any number of an audit is read; empty if there is nothing of that kind.
+
+    Args:
+        result: of the audit.
+        settings: of the audit.
+    """
+    found = [_nothing_to_explain(result, settings), _control_is_as_good(result), settings.remark]
+    return tuple(note for note in found if note)
+
+
+def _nothing_to_explain(result: AuditResult, settings: AuditSettings) -> str:
+    """Whether features change the output by no more than the noise of the estimate, or than an untrained model's."""
+    graphs = [sample.graph for sample in result.samples]
+    size = float(np.mean([graph.scale for graph in graphs]))
+    noise = 2 * float(np.mean([np.sqrt(np.square(graph.shapley_standard_error).sum()) for graph in graphs]))
+    little = LITTLE.get(settings.behavior, 0.0) if isinstance(settings.behavior, str) else 0.0
+    if size > max(noise, little):
+        return ""
+    reason = f"the noise of the estimate is {noise:.2g}" if noise > little else f"untrained models reach {little:g}"
+    return (
+        f"{NOTHING}: with all features and with none the explained output differs by {size:.2g} on average, and "
+        f"{reason}. Roles, groups and accuracies below describe noise."
+    )
+
+
+def _control_is_as_good(result: AuditResult) -> str:
+    """Whether as many features removed at random keep the prediction as often as those that are called removable."""
+    names = ("accuracy_with_representatives", "random_removal_accuracy", "share_removable")
+    if not all(f"{REDUNDANCY}{name}" in result.numbers for name in names):
+        return ""
+    accuracy, random, removable = (result.numbers[f"{REDUNDANCY}{name}"][0] for name in names)
+    if not removable or accuracy > random:
+        return ""
+    return (
+        f"accuracy_with_representatives ({accuracy:.3f}) is no higher than that of as many features removed at random "
+        f"({random:.3f}), so it says nothing about the groups."
+    )

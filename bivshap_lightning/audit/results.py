@@ -1,0 +1,160 @@
+"""The results of chunks of samples and of a whole audit, and how metrics' results become numbers and scores by tag."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.metrics.catalogue import find_number, ranking_numbers
+from bivshap_lightning.metrics.sample_metric import SampleMetric
+
+OURS = "ours"
+REDUNDANCY, ROLES, SWEEP = "redundancy", "roles", "sweep"
+OF_GRAPHS = (REDUNDANCY, ROLES, SWEEP)
+"""What stands in place of an explainer in the keys of metrics that judge our graphs and no ranking."""
+
+
+@dataclass(frozen=True)
+class ExplainedSample:
+    """An explained sample.
+
+    Attributes:
+        index: its position among the chosen samples.
+        label: its class in the data, or None.
+        target: the class that was explained.
+        graph: G.
+        image: (C, H, W) if it is a picture.
+        segments: (H, W) the player of each pixel of a picture.
+        words: one per player if it is a text.
+        scores: what the metrics gave it, by tag.
+    """
+
+    index: int
+    label: int | None
+    target: float
+    graph: ExplanationGraph
+    image: NDArray[Any] | None = None
+    segments: NDArray[Any] | None = None
+    words: list[str] | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ChunkResult:
+    """The results of one chunk of samples.
+
+    Attributes:
+        samples: the chunk's, explained.
+        errors: the mean standard error of each.
+        states: of the metrics, by metric and explainer; what they sum up can be added.
+        n_forwards: model rows spent in all.
+        spent: model rows that each explainer spent on its scores.
+        method: how our values were computed.
+        removal: what replaced absent players.
+        skipped: other explainers that were left out, with the reason.
+    """
+
+    samples: list[ExplainedSample]
+    errors: list[float]
+    states: dict[tuple[str, str], dict[str, NDArray[Any]]]
+    n_forwards: int
+    spent: dict[str, int]
+    method: str
+    removal: str
+    skipped: dict[str, str]
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """The result of an audit, the same on every process.
+
+    Attributes:
+        numbers: value and standard error by tag.
+        curves: by explainer, the post-hoc accuracy curve as (masked fraction, accuracy, standard error).
+        samples: all explained samples, in order of their index.
+        sweep: roles, density and accuracies at several gammas, (6,) each, by name.
+        n_forwards: model rows spent in all, over all processes.
+        n_evaluations: model rows per sample that each explainer spent on its scores.
+        method: how our values were computed.
+        removal: what replaced absent players.
+        skipped: other explainers that were left out, with the reason.
+    """
+
+    numbers: dict[str, tuple[float, float]]
+    curves: dict[str, tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]
+    samples: list[ExplainedSample]
+    sweep: dict[str, NDArray[Any]]
+    n_forwards: int
+    n_evaluations: dict[str, float]
+    method: str
+    removal: str
+    skipped: dict[str, str]
+
+
+def numbers_of_results(
+    results: Mapping[tuple[str, str], Mapping[str, Tensor]], task: str
+) -> dict[str, tuple[float, float]]:
+    """Values and standard errors of all single numbers that mean something for the task, by tag."""
+    numbers: dict[str, tuple[float, float]] = {}
+    keys = {number.family: number.key for number in ranking_numbers(task)}
+    for (metric, explainer), result in results.items():
+        if explainer not in OF_GRAPHS:
+            numbers[f"bivshap/{metric}/{explainer}"] = _number(result, keys[metric])
+        elif explainer != SWEEP:
+            numbers |= {
+                f"bivshap/{explainer}/{name}": _number(result, name)
+                for name, value in result.items()
+                if value.dim() == 0 and not name.endswith("_se") and name != "n_samples"
+            }
+    return {tag: number for tag, number in numbers.items() if _is_meant(tag, task)}
+
+
+def _is_meant(tag: str, task: str) -> bool:
+    """Whether a number applies to a task; those that the catalogue lacks are refused later, by name."""
+    entry = find_number(tag)
+    return entry is None or entry.applies_to(task)
+
+
+def with_scores(
+    samples: Sequence[ExplainedSample], results: Mapping[tuple[str, str], Mapping[str, Tensor]], task: str
+) -> list[ExplainedSample]:
+    """Samples, given in the order in which the metrics saw them, with their scores; sorted by index."""
+    scores: dict[str, list[float]] = {}
+    keys = {number.family: number.key for number in ranking_numbers(task) if number.is_mean}
+    for (metric, explainer), result in results.items():
+        if explainer not in OF_GRAPHS:
+            if metric in keys:
+                scores[f"bivshap/{metric}/{explainer}"] = result[f"per_sample_{keys[metric]}"].tolist()
+            continue
+        # Of redundancy only accuracies and errors: a share of all players is no mean over samples.
+        pattern = "per_sample_.*" if explainer == ROLES else "per_sample_.*(accuracy|error).*"
+        names = [key.removeprefix("per_sample_") for key in result if re.fullmatch(pattern, key)]
+        scores |= {f"bivshap/{explainer}/{name}": result[f"per_sample_{name}"].tolist() for name in names}
+    scores = {tag: values for tag, values in scores.items() if _is_meant(tag, task)}
+    found = [replace(s, scores={tag: values[k] for tag, values in scores.items()}) for k, s in enumerate(samples)]
+    return sorted(found, key=lambda s: s.index)
+
+
+def state_of(metric: SampleMetric) -> dict[str, NDArray[Any]]:
+    """The state of a metric as arrays, which can be sent and stored."""
+    state: dict[str, Any] = metric.metric_state
+    # A method that was left out has no scores to join.
+    tensors = {n: torch.cat(v) if isinstance(v, list) and v else torch.as_tensor(v) for n, v in state.items()}
+    return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+
+
+def array_of(result: Mapping[str, Tensor], name: str) -> NDArray[Any]:
+    """One entry of a metric's result as an array."""
+    return result[name].cpu().numpy()
+
+
+def _number(result: Mapping[str, Tensor], name: str) -> tuple[float, float]:
+    error = result.get(f"{name}_se")
+    return result[name].item(), 0.0 if error is None else error.item()

@@ -1,0 +1,65 @@
+"""`AuditSettings`: what an audit computes, and the default threshold of redundancy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bivshap_lightning.audit.record_parts import FIXED_GAMMA, RELATIVE_GAMMA
+from bivshap_lightning.graph import relative_gamma
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """What an audit computes; see :class:`~bivshap_lightning.callbacks.BivShapCallback` for most of it.
+
+    Attributes:
+        gamma_rule: how gamma was found.
+        remark: a sentence about the settings that belongs into the record, such as that of a poor replacement.
+    """
+
+    method: Any
+    behavior: Any
+    link: Any
+    target: Any
+    n_evaluations: int | None
+    gamma: float | None
+    seed: int
+    compare_with: tuple[Any, ...]
+    compare_n_evaluations: int | None
+    baselines: Any
+    background: Any
+    feature_mask: Any
+    perturbations_per_eval: int | None
+    task: Any = "auto"
+    gamma_rule: str = FIXED_GAMMA
+    remark: str = ""
+
+    @property
+    def known_gamma(self) -> float:
+        """The threshold as a number.
+
+        Raises:
+            ValueError: it is relative, and what there is to explain has not been measured yet.
+        """
+        if self.gamma is None:
+            raise ValueError(
+                "`gamma` must be a number to explain samples, got None. Call `with_relative_gamma` with the sizes of "
+                "all samples first."
+            )
+        return self.gamma
+
+    def with_relative_gamma(self, sizes: Sequence[tuple[int, float]]) -> AuditSettings:
+        """The settings with the default threshold, the smaller of 1 % and 15 % / F of the mean `abs(u(all) - u(none))`.
+
+        One threshold for all samples: where they differ in players, F is the largest number, the strictest choice.
+
+        Args:
+            sizes: number of players and `u(all) - u(none)` of each sample, as :meth:`Audit.sizes` returns them.
+        """
+        scale = float(np.mean([abs(gain) for _, gain in sizes]))
+        gamma = relative_gamma(max(n_players for n_players, _ in sizes), scale)
+        return replace(self, gamma=gamma, gamma_rule=RELATIVE_GAMMA)

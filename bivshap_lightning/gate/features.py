@@ -1,0 +1,198 @@
+"""Numbers of named features over the samples of a record: share, place, roles, and which features stand in for them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
+
+import numpy as np
+
+from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.audit.record_parts import ALL_CLASSES
+from bivshap_lightning.gate.profile import Shares, default_gammas, known_graphs
+from bivshap_lightning.gate.rules import GateError
+from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.checks import FloatArray
+from bivshap_lightning.graph.naming import names_without_repeat_number, positions_by_name
+from bivshap_lightning.graph.roles import ROLES, Roles, roles_of_all
+from bivshap_lightning.graph.substitution import mean_substitution
+from bivshap_lightning.metrics.intervals import Interval, normal_interval, wilson_interval
+from bivshap_lightning.text import printable, shown
+
+Statistic = Callable[[FloatArray], FloatArray]
+"""From (N, number of features) sums of importance to (N,) values."""
+
+
+def measure_top_share(record: AuditRecord, *, class_name: str = ALL_CLASSES, confidence: float = 0.95) -> Interval:
+    """`top1_share`: the largest share of one feature in the mean absolute Shapley values.
+
+    Args:
+        record: the record.
+        class_name: only samples of this class; "all" for all.
+        confidence: one-sided.
+
+    Raises:
+        GateError: the samples have no features in common, or there is no such class.
+    """
+    _, importance = importance_of(record, class_name)
+    return _jackknife(importance, lambda totals: _normalised(totals).max(axis=1), confidence)
+
+
+def measure_feature(
+    record: AuditRecord, metric: str, feature: str, *, class_name: str = ALL_CLASSES, confidence: float = 0.95
+) -> Interval:
+    """A number of one feature with its interval.
+
+    Args:
+        record: the record.
+        metric: tag, "feature/...".
+        feature: name of the feature.
+        class_name: only samples of this class; "all" for all.
+        confidence: one-sided.
+
+    Raises:
+        GateError: there is no such feature or class.
+    """
+    names, importance = importance_of(record, class_name)
+    position = find_feature(record, names, feature)
+    kind = metric.removeprefix("feature/")
+    if kind == "share":
+        return _jackknife(importance, lambda totals: _normalised(totals)[:, position], confidence)
+    if kind == "place":
+        place = float(Shares(names, _normalised(importance.sum(axis=0)[None])[0]).place(feature))
+        return Interval(place, place, place)
+    if kind == "stand_in":
+        strongest = max((share for _, share in stand_ins(record, feature, class_name=class_name)), default=0.0)
+        return Interval(strongest, strongest, strongest)
+    found = _roles_of(record, feature, class_name)
+    if kind == "makes_redundant":
+        holds = [any(position in given for given in roles.redundant_given) for roles, position in found]
+    else:
+        holds = [roles.roles[position] == kind for roles, position in found]
+    return wilson_interval(sum(holds) / len(holds), len(holds), NormalDist().inv_cdf(confidence))
+
+
+def find_feature(record: AuditRecord, names: Sequence[str], feature: str) -> int:
+    """The position of a feature among names.
+
+    Raises:
+        GateError: it is not there; the message has the nearest names.
+    """
+    if feature in names:
+        return list(names).index(feature)
+    close = difflib.get_close_matches(feature, names, n=3, cutoff=0.4)
+    hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else (
+        f"There are: {printable(', '.join(names))}."
+    )  # fmt: skip
+    raise GateError(f"{record.source}: `feature` must be one that was audited, got {shown(feature)}. {hint}")
+
+
+def importance_of(record: AuditRecord, class_name: str = ALL_CLASSES) -> tuple[tuple[str, ...], FloatArray]:
+    """Names of features, and the absolute Shapley values of each sample (N, number of features).
+
+    Raises:
+        GateError: the samples have no features in common, or there is no such class.
+    """
+    if not record.classes:
+        raise GateError(
+            f"{record.source}: numbers of features need players that mean the same in every sample, got players of "
+            "each sample's own. Audit with one player set for all samples, such as columns or a grid."
+        )
+    graphs, _ = _graphs_of(record, class_name)
+    values = [np.abs(graph.known_shapley) for graph in graphs]
+    labels = [names_without_repeat_number(graph.names) for graph in graphs]
+    names, positions = positions_by_name(labels, values, None)
+    importance = np.zeros((len(graphs), len(names)))
+    for row, position, value in zip(importance, positions, values, strict=True):
+        np.add.at(row, position, value)
+    return tuple(names), importance
+
+
+def stand_ins(
+    record: AuditRecord, feature: str, *, class_name: str = ALL_CLASSES, n: int = 3
+) -> list[tuple[str, float]]:
+    """Features that stand in for another one (negative C), and which share of its importance each takes over.
+
+    Of a feature that is nowhere relevant the question is turned around: of whose importance does it take over a share.
+
+    Args:
+        record: the record.
+        feature: such as a protected one.
+        class_name: only samples of this class; "all" for all.
+        n: at most so many, the strongest first.
+
+    Raises:
+        GateError: there is no such feature or class.
+    """
+    graphs, gammas = _graphs_of(record, class_name)
+    parts = mean_substitution(graphs, gammas=gammas)
+    position = find_feature(record, parts.names, feature)
+    row = parts.own[position]
+    if np.isnan(row).all():
+        row = parts.own[:, position]
+    order = np.argsort(-np.nan_to_num(row, nan=-np.inf), kind="stable")[:n].tolist()
+    return [(parts.names[k], float(row[k])) for k in order if row[k] > 1e-6]
+
+
+def describe_feature(record: AuditRecord, feature: str, *, class_name: str = ALL_CLASSES) -> list[str]:
+    """What a feature is to the model, in words: share and place, roles, and what stands in for it.
+
+    Args:
+        record: the record.
+        feature: its name.
+        class_name: only samples of this class; "all" for all.
+    """
+    names, importance = importance_of(record, class_name)
+    shares = Shares(names, _normalised(importance.sum(axis=0)[None])[0])
+    found = _roles_of(record, feature, class_name)
+    counts = {role: sum(roles.roles[position] == role for roles, position in found) for role in ROLES}
+    roles = ", ".join(f"{role} in {count}" for role, count in counts.items() if count)
+    lines = [
+        f"{feature}: place {shares.place(feature)} of {len(names)}, share {shares.of(feature):.2g}",
+        f"{feature}: {roles} of {len(found)} samples",
+    ]
+    proxies = [f"{name} ({share:.0%})" for name, share in stand_ins(record, feature, class_name=class_name)]
+    if proxies:
+        lines.append(f"{feature}: features that stand in for it: {', '.join(proxies)}")
+    return lines
+
+
+def _graphs_of(record: AuditRecord, class_name: str) -> tuple[list[ExplanationGraph], list[float]]:
+    """Graphs of the samples of a class and their thresholds, which all samples of the record determine."""
+    graphs = known_graphs(record)
+    chosen = [k for k, sample in enumerate(record.samples) if class_name in (ALL_CLASSES, sample.class_name)]
+    if not chosen:
+        classes = ", ".join(sorted({sample.class_name for sample in record.samples}))
+        raise GateError(
+            f"{record.source}: `class` must be one that has samples, got {class_name!r}. There are: "
+            f"{printable(classes)}."
+        )
+    gammas = default_gammas(graphs)
+    return [graphs[k] for k in chosen], [gammas[k] for k in chosen]
+
+
+def _roles_of(record: AuditRecord, feature: str, class_name: str) -> list[tuple[Roles, int]]:
+    """Roles of the samples that have a feature, and its position there."""
+    graphs, gammas = _graphs_of(record, class_name)
+    found = []
+    for roles in roles_of_all(graphs, gammas):
+        names = names_without_repeat_number(roles.names)
+        if feature in names:
+            found.append((roles, names.index(feature)))
+    return found
+
+
+def _normalised(totals: FloatArray) -> FloatArray:
+    whole = totals.sum(axis=1, keepdims=True)
+    shares: FloatArray = totals / np.where(whole > 0, whole, 1.0)
+    return shares
+
+
+def _jackknife(importance: FloatArray, statistic: Statistic, confidence: float) -> Interval:
+    """A statistic of the column sums and its normal interval, from leaving out one sample at a time."""
+    n, totals = len(importance), importance.sum(axis=0)
+    value = float(statistic(totals[None])[0])
+    left = statistic(totals - importance)
+    error = float(np.sqrt((n - 1) / n * np.square(left - left.mean()).sum()))
+    return normal_interval(value, error, n, NormalDist().inv_cdf(confidence), low=0.0, high=1.0)
