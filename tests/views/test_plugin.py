@@ -17,6 +17,7 @@ from torch.utils.tensorboard import SummaryWriter
 from werkzeug.test import Client
 
 from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.metrics.catalogue import find_number
 from bivshap_lightning.views import write_index
 from bivshap_lightning.views.explorer import assets
 from bivshap_lightning.views.tensorboard.log_files import (
@@ -102,7 +103,7 @@ def test_a_record_is_described_with_what_its_numbers_mean(tab):
     assert {s["id"] for s in record["subjects"][2:]} == {"sample:0", "sample:1", "sample:2"}
     numbers = {n["tag"]: n for n in record["numbers"]}
     kept = numbers["bivshap/redundancy/accuracy_with_representatives"]
-    assert kept["meaning"].startswith("same prediction when each group keeps one member")
+    assert kept["meaning"] == find_number(kept["tag"]).meaning
     assert kept["control"] == {"tag": "bivshap/redundancy/random_removal_accuracy", "value": 0.62}
     assert kept["lower"] < kept["value"] <= kept["upper"]
     assert numbers["bivshap/insertion_auc/kernel_shap"]["explainer"] == "kernel_shap"

@@ -286,6 +286,30 @@ def test_inside_tensorboard_the_address_and_the_dark_mode_are_tensorboards(examp
         page.tab.evaluate("document.body.classList.remove('dark-mode')")
         frame.locator(".bivshap-explorer:not(.dark)").wait_for(timeout=10_000)
         page.check()
+        # In a frame of another origin, as in notebooks, where neither can be reached.
+        notebook = Page(browser, address)
+        entry = f"{address}/data/plugin_entry.html?name=bivshap"
+        notebook.tab.set_content(f'<iframe width="1300" height="900" src="{entry}"></iframe>')
+        notebook.tab.frame_locator("iframe").locator("[data-count]").first.wait_for(timeout=30_000)
+        notebook.check()
+
+
+def test_audits_of_a_running_training_are_added(tmp_path, browser):
+    with SummaryWriter(str(tmp_path / "a")) as writer:
+        writer.add_scalar("loss", 1.0, 0)
+    with tensorboard("--logdir", str(tmp_path), "--reload_interval", "1") as address:
+        page = Page(browser, address)
+        page.tab.clock.install()
+        page.open()
+        assert "No audits were found" in page.tab.locator(".message").inner_text()
+        write_run(tmp_path / "b", [0, 1], drifting(["a", "b", "c", "d"], 1, 0.0), ["x"])
+        for _ in range(30):
+            time.sleep(1)
+            page.tab.clock.run_for(21_000)
+            if page.tab.locator("[data-count]").count():
+                break
+        assert page.tab.locator("#main-view svg").count() >= 1
+        page.check()
 
 
 def test_foreign_logs_deleted_records_and_several_directories(tmp_path, browser):

@@ -23,6 +23,7 @@ const VIEWS = {
   numbers: { title: "Numbers", draw: drawNumbers },
 };
 const RANKINGS = { size: "size of the Shapley value", keep: "best to keep first", remove: "most damaging removal first", pagerank: "PageRank" };
+const REFRESH = 20_000;
 const DEFAULTS = { run: null, tag: null, step: null, subject: null, gamma: null, rule: "noise", view: "axis", beside: null, selected: null, ranking: "size", with: "", matrix: "E2", time: "rank" };
 
 /**
@@ -121,6 +122,22 @@ export class Explorer {
       this.store.state.run = run;
       await this.openRun();
     });
+  }
+
+  /** Looks for audits that a running training has added; what is shown stays. */
+  async refresh() {
+    if (document.hidden) return;
+    if (!this.moment) {
+      await this.start();
+      return;
+    }
+    const { run } = this.moment;
+    const [runs, moments] = await Promise.all([this.source.runs(), this.source.steps(run)]);
+    if (run !== this.moment.run || (moments.length === this.moments.length && runs.length === this.runs.length)) return;
+    this.runs = runs;
+    this.moments = moments;
+    this.moment = moments.find((m) => m.step === this.moment.step && m.tag === this.moment.tag) ?? this.moment;
+    this.controls.update();
   }
 
   async openRun() {
@@ -332,6 +349,7 @@ export async function render() {
     style.addEventListener("error", resolve);
   });
   await explorer.start();
+  setInterval(() => explorer.refresh().catch(() => {}), REFRESH); // a server that was stopped is asked again
 }
 
 /** The HTML page's entry point: data and place are elements of the page. */
