@@ -19,10 +19,11 @@ from bivshap_lightning.callbacks import BivShapCallback
 from tests.callbacks.style_modules import STYLES, Style
 
 AUDIT = {
-    "probe_size": 4,
-    "baselines": ("feature_ablation", "integrated_gradients"),
-    "budget": 64,
-    "write_panels": False,
+    "n_samples": 4,
+    "compare_with": ("feature_ablation", "integrated_gradients"),
+    "n_evaluations": 64,
+    "panels": False,
+    "every_n_epochs": 1,
 }
 
 # The Trainer, what compilers add, and dictionaries by the address of an object.
