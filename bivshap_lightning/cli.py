@@ -103,10 +103,11 @@ def _add_audit(commands: Any) -> None:
         "audit",
         help="audit a trained model",
         description="Audit a trained LightningModule: write its record, a page for readers, and pictures for "
-        "TensorBoard. Killed, the same command goes on where it stopped. Further arguments are passed on: --trainer.* "
-        "to the Trainer, --audit.* to BivShapCallback, --model.* and --data.* to your classes; --options lists them.",
-        epilog="exit codes: 0 done; 2 usage, or a missing, damaged or untrusted checkpoint; 3 an error in your code or "
-        "in ours",
+        "TensorBoard. Run the same command again to resume an audit that was stopped. Further arguments are passed on: "
+        "--trainer.* to the Trainer, --audit.* to BivShapCallback, --model.* and --data.* to your classes; --options "
+        "lists them.",
+        epilog="exit codes: 0 done; 2 usage, a missing, damaged or untrusted checkpoint, or a folder that cannot be "
+        "written; 3 an error in your code or in ours; 130 and 143 after SIGINT and SIGTERM",
     )
     audit.add_argument("--checkpoint", required=True, type=Path, metavar="FILE", help="that a Trainer wrote")
     audit.add_argument("--model", metavar="CLASS", help="import path of the LightningModule: package.module.Class")
@@ -120,6 +121,7 @@ def _add_audit(commands: Any) -> None:
                        help="which dataloader samples come from, that of validation by default")  # fmt: skip
     audit.add_argument("--rules", metavar="FILE", help="TOML file with rules; the page then starts with a verdict")
     audit.add_argument("--against", metavar="PREVIOUS", help="record of the previous model, to show what changed")
+    audit.add_argument("--like", metavar="RECORD", help="explain the samples of this record, where the data has them")
     audit.add_argument("--chunk-size", type=int, default=16, metavar="N",
                        help="samples that are explained together and then kept, %(default)s by default")  # fmt: skip
     audit.add_argument("--trust-checkpoint", action="store_true", help="let the checkpoint run whatever code it holds")

@@ -11,6 +11,7 @@ from typing import Any
 
 from bivshap_lightning.audit.json_fields import OPTIONAL
 from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.batched import rank_one
 from bivshap_lightning.graph.substitution import PlayerPair, Substitution
 from bivshap_lightning.graph.threshold import CONFIDENCE, normal_quantile
 
@@ -248,12 +249,10 @@ class GraphSummary:
         """The fields of the summary by name, for this class and for :class:`SampleSummary`."""
         names, h = graph.names, graph.redundancy(gamma)
         personalized = graph.shapley is not None
-        scores = graph.ranking(personalized=personalized)
+        ranked = rank_one(graph, personalized=personalized)
         return {
             "players": tuple(names),
-            "ranking": tuple(
-                RankedPlayer(names[k], float(scores[k])) for k in graph.order(personalized=personalized).tolist()
-            ),
+            "ranking": tuple(RankedPlayer(names[k], float(ranked.scores[k])) for k in ranked.order.tolist()),
             "groups": tuple(tuple(names[k] for k in group) for group in h.groups),
             "sources": tuple(names[k] for k in h.sources),
             "sinks": tuple(names[k] for k in h.sinks),

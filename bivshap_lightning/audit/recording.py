@@ -33,7 +33,6 @@ from bivshap_lightning.audit.record import (
 from bivshap_lightning.audit.record_parts import ALL_CLASSES, strongest_pairs
 from bivshap_lightning.graph import ROLES, ExplanationGraph
 from bivshap_lightning.graph.averaging import MAX_NAMES_OF_CLASS, mean_of_class
-from bivshap_lightning.graph.batched import rank_all
 from bivshap_lightning.graph.substitution import mean_substitution
 from bivshap_lightning.metrics.catalogue import CATALOGUE, estimate_over, find_number
 
@@ -115,9 +114,6 @@ def make_record(
     logged: Mapping[str, float] = run.get("validation_metrics", {})
     about = {name: value for name, value in run.items() if name != "validation_metrics"}
     gamma, class_names = settings.known_gamma, replace(class_names, task=settings.task)
-    # Together, as the metrics rank them: graphs that come from another process or from a file give the same digits.
-    graphs = [sample.graph for sample in result.samples]
-    rank_all([graph for graph in graphs if graph.shapley is not None], personalized=True)
     samples = tuple(_sample_summary(sample, gamma, class_names) for sample in result.samples)
     record = AuditRecord(
         configuration=configuration_of(result, settings),

@@ -123,7 +123,7 @@ def run(options: Namespace, words: Sequence[str]) -> Completion:
     """Run the command.
 
     Args:
-        options: the command's own: checkpoint, model, data, config, output, stage, rules, against, chunk_size,
+        options: the command's own: checkpoint, model, data, config, output, stage, rules, against, like, chunk_size,
             trust_checkpoint, json, options.
         words: the rest of the command line, for model, data, Trainer and callback.
     """
@@ -199,6 +199,8 @@ def _audit(options: Namespace, checkpoint: Checkpoint, made: Ingredients, folder
         )
     except (ValueError, TypeError) as error:
         raise AuditError(f"`--audit` must have arguments that the callback takes: {_one_line(error)}") from error
+    if options.like is not None:
+        audit.runner.load_state_dict({options.stage: AuditRecord.load(options.like).run.sample_keys})
     trainer = _trainer(made, audit, folder)
     if trainer.is_global_zero:
         for name in (RECORD, ARRAYS, REPORT):  # files of an earlier run must not be mistaken for this run's

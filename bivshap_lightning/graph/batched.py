@@ -83,6 +83,24 @@ def rank_all(
     return [graph._rankings[key] for graph in graphs]
 
 
+def rank_one(graph: ExplanationGraph, *, personalized: bool = False) -> RankedPlayers:
+    """Return the PageRank of one graph, computed by itself whatever is cached.
+
+    A cached ranking may come from a stack of graphs and differ in the last digits. Records use this one, so that they
+    are the same whether a graph was just computed or read from a file.
+
+    Example:
+        >>> from bivshap_lightning.graph import ExplanationGraph
+        >>> rank_one(ExplanationGraph([[0, 1], [0, 0]])).order
+        array([1, 0])
+    """
+    source = _ranked_graph(graph, "pagerank")
+    sign = np.array([source.sign])
+    shapley = None if source.shapley is None else source.shapley[None] * sign[:, None]
+    scores, order = _scores_and_order([source], sign, shapley, method="pagerank", personalized=personalized)
+    return RankedPlayers(scores[0], order[0], ranks_from_order(order)[0])
+
+
 def _ranked_graph(graph: ExplanationGraph, method: RankingMethod) -> ExplanationGraph:
     """Return the graph whose values are ranked: of log-odds for greedy selection, absolute ones of a mean graph."""
     if method in ("keep", "remove") and graph.log_odds is not None:

@@ -85,7 +85,7 @@ def uninterrupted(project) -> Path:
     assert code == 0
     assert re.search(r"explaining: +100%.*44/44", b"".join(shown).decode())
     assert re.fullmatch(
-        r"bivshap: 44 samples, post-hoc accuracy .*; record whole/audit.json, arrays whole/audit.npz, "
+        r"bivshap: .*44 samples, post-hoc accuracy .*; record whole/audit.json, arrays whole/audit.npz, "
         r"report whole/report.html, tensorboard whole/tensorboard\n",
         out,
     )
@@ -252,7 +252,7 @@ def test_either_lightning(project, call, tmp_path):
 def audit(project):
     """An audit of the project's model on chunks of three, ready to explain."""
     audited = importlib.import_module("audited")
-    settings = BivShapCallback(method="sampling", n_evaluations=300).settings
+    settings = BivShapCallback(method="sampling", n_evaluations=300, gamma=1e-5).settings
     module = audited.Net.load_from_checkpoint(project / "model.ckpt", weights_only=True).eval()
     probe = SampleSelection(9, seed=0)
     for x, y in audited.Data().val_dataloader():
@@ -317,7 +317,7 @@ def test_parts_with_pictures_and_words_come_back_too(tmp_path):
     probe.choose(lambda value: [value])
     probe.distribute(lambda value: [value])
     (chunk,) = probe.chunks()
-    callback = BivShapCallback(n_evaluations=600, compare_with=())
+    callback = BivShapCallback(n_evaluations=600, compare_with=(), gamma=1e-5)
     forward = Forward(Pictures().eval(), batch, None, contextlib.nullcontext)
     part = Audit(callback.settings, torch.device("cpu")).explain(forward, chunk, np.inf)
     part.samples[0] = type(part.samples[0])(**vars(part.samples[0]) | {"words": ["a", "日本"]})
@@ -387,3 +387,15 @@ def test_players_and_replacements_can_be_made_on_the_command_line(project, call,
     assert list(record.samples[0].players) == players
     assert re.fullmatch(removal, record.configuration.removal)
     assert record.configuration.players.startswith(("Segments(n=3", "#"))
+
+
+def test_the_samples_of_another_record_can_be_explained_again(project, call, tmp_path):
+    first = ["--checkpoint", "model.ckpt", *NAMES, *QUICK, "-o", tmp_path / "first"]
+    assert call(*first)[0] == 0
+    keys = AuditRecord.load(tmp_path / "first" / "audit.json").run.sample_keys
+    again = [*first[:-1], tmp_path / "again", "--audit.n_samples=7"]
+    assert call(*again, "--like", tmp_path / "first" / "audit.json")[0] == 0
+    assert AuditRecord.load(tmp_path / "again" / "audit.json").run.sample_keys == keys
+    code, _, err = call(*again, "--like", tmp_path / "nothing.json")
+    assert code == 2
+    assert "nothing.json" in err
