@@ -25,7 +25,7 @@ $(INSTALLED): setup.cfg pyproject.toml constraints.txt bivshap_lightning/__init_
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@
 
-demo: $(INSTALLED)  ## Train, audit and judge a digit classifier; everything goes to bivshap_demo/
+demo: $(INSTALLED)  ## Train, audit and judge a classifier of wines; everything goes to bivshap_demo/
 	$(BIN)/bivshap demo
 
 check: lint format-check types imports test  ## Everything: lint, format, types, import contracts, tests and doctests

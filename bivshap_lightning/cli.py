@@ -257,8 +257,8 @@ def _tensorboard(options: argparse.Namespace) -> int:
 def _add_demo(commands: Any) -> None:
     demo = commands.add_parser(
         "demo",
-        help="train, audit and judge a digit classifier, in less than a minute",
-        description="Train a small network on scikit-learn's digits with BivShapCallback, judge it, and "
+        help="train, audit and judge a classifier of wines, in about a minute",
+        description="Train a small network on scikit-learn's wines with BivShapCallback, judge it, and "
         "write record, page and picture into a folder. Nothing is downloaded.",
         epilog="exit codes: 0 done, whatever the verdict; 2 usage; 3 internal error",
     )
