@@ -17,12 +17,13 @@ TWO_SIDED = 0.975
 
 _CONTROLS = {
     "accuracy_with_representatives": "random_removal_accuracy",
+    "error_with_representatives": "random_removal_error",
     **{
         f"{masking}_accuracy": f"{masking}_random_accuracy"
         for masking in ("mask_sinks", "keep_only_sources", "mask_sources", "keep_only_sinks")
     },
 }
-"""The number that an accuracy after removal is compared with: as many players removed at random."""
+"""The number that an accuracy or error after removal is compared with: as many players removed at random."""
 
 
 def describe_record(record: AuditRecord, *, verdict: Verdict | None = None) -> dict[str, Any]:
