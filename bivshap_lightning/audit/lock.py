@@ -17,7 +17,7 @@ LOCK, HOLDER = ".audit.lock", ".audit.lock.json"
 
 
 class FolderInUseError(Exception):
-    """Another audit writes into the folder; the message says which process it is."""
+    """The folder cannot be locked: the message says which process holds it, or why it cannot be written to."""
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
         folder: which exists.
 
     Raises:
-        FolderInUseError: another process holds the lock.
+        FolderInUseError: another process holds the lock, or the folder cannot be written to.
 
     Example:
         >>> import tempfile
@@ -47,6 +47,10 @@ def locked_folder(folder: Path) -> Iterator[None]:
             f"`--output` must be a folder that no other audit writes to, got {folder}, which {_holder(folder)} uses. "
             "Wait for it to end, or choose another folder."
         ) from None
+    except OSError as error:
+        raise FolderInUseError(
+            f"`--output` must be a folder to write to, got {folder} ({error.strerror or error})."
+        ) from error
     about = {"process": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
     try:
         with suppress(OSError):
