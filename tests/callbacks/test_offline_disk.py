@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from bivshap_lightning.audit.chunk_store import ChunkStore
-from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.lock import FolderInUseError, locked_folder
+from bivshap_lightning.audit.record import AuditRecord
 from tests.callbacks.projects import NAMES, QUICK
 from tests.callbacks.test_offline_audit import THOROUGH, finish, same_record, start
 
@@ -37,8 +37,7 @@ def test_a_second_audit_names_the_process_that_uses_the_folder(project, call, tm
 
 def test_a_lock_does_not_outlive_its_process(tmp_path):
     code = (
-        "import os, sys; from pathlib import Path; from bivshap_lightning.audit.record import AuditRecord
-from bivshap_lightning.audit.lock import locked_folder\n"
+        "import os, sys; from pathlib import Path; from bivshap_lightning.audit.lock import locked_folder\n"
         "with locked_folder(Path(sys.argv[1])):\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )
