@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings
+from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings, ExplainedSample
 from bivshap_lightning.audit.notes import NOTHING, notes_of
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.recording import ClassNames, make_record, mean_graphs
@@ -143,7 +143,7 @@ class Output:
                 sample.graph.redundancy(gamma),
                 step=step,
                 title=f"Sample {sample.index}: why “{said}”{truth}",
-                subtitle=when,
+                subtitle=f"{when}{_sufficient(sample)}",
                 scores=_ranking(sample.graph),
                 image=sample.image,
                 segments=sample.segments,
@@ -158,6 +158,12 @@ class Output:
         return make_record(
             result, settings, run=run, cost=cost, class_names=self._class_names, n_pictures=self._options.n_samples
         )
+
+
+def _sufficient(sample: ExplainedSample) -> str:
+    """How few features suffice, for the line below a title."""
+    found = sample.sufficient
+    return "" if found is None else f" · {found.sentence(sample.graph.n_players, most=0)}"
 
 
 def _ranking(graph: ExplanationGraph) -> Any:
