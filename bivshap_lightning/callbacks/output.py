@@ -49,10 +49,11 @@ class Output:
 
     Attributes:
         prefix: first part of the tags of panels.
+        writes_record: whether records are written.
     """
 
     def __init__(self, class_names: Sequence[str] | None, panels: PanelOptions, *, write_record: bool) -> None:
-        self._class_names, self._options, self._write_record = ClassNames(class_names), panels, write_record
+        self._class_names, self._options, self.writes_record = ClassNames(class_names), panels, write_record
         self.prefix = "bivshap"
         self._panels: dict[str, tuple[Any, Panels]] = {}
         self._layouts: dict[str, Any] = {}
@@ -81,7 +82,7 @@ class Output:
             classes = mean_graphs(result.samples, self._class_names)
             for destination in writers or [path.parent]:
                 self._draw(self._panels_of(destination), result, classes, settings.known_gamma, run)
-        if self._write_record:
+        if self.writes_record:
             self.record(result, settings, run, cost).save(path)
             for writer in writers:
                 write_index(writer, path, run["step"], stage=run["stage"], epoch=run["epoch"])
