@@ -151,6 +151,8 @@ class Output:
                 words=sample.words,
             )
         panels.write_curves(result.curves, step=step, subtitle=when)
+        if result.sweep:
+            panels.write_sweep(result.sweep, step=step)
 
     def record(
         self, result: AuditResult, settings: AuditSettings, run: Mapping[str, Any], cost: Mapping[str, float]

@@ -446,7 +446,7 @@ def test_missing_and_unknown_fields_are_refused_wherever_they_stand():
         "roles", "validation_metrics",
     )  # fmt: skip
     optional = (
-        "roles", "interchangeable", "substitutes", "partners", "sweep", "notes", "gamma_rule", "task", "sufficient",
+        "roles", "interchangeable", "substitutes", "partners", "sweep", "notes", "gamma_rule", "task", "sufficient", "background",
         "columns", "validation_metrics",
     )  # fmt: skip
     typed = [
