@@ -446,8 +446,8 @@ def test_missing_and_unknown_fields_are_refused_wherever_they_stand():
         "roles", "validation_metrics",
     )  # fmt: skip
     optional = (
-        "roles", "interchangeable", "substitutes", "partners", "sweep", "notes", "gamma_rule", "task", "sufficient", "background",
-        "columns", "validation_metrics",
+        "roles", "interchangeable", "substitutes", "partners", "sweep", "notes", "gamma_rule", "task", "sufficient",
+        "columns", "validation_metrics", "background",
     )  # fmt: skip
     typed = [
         p for p in places_in(content)
