@@ -24,6 +24,7 @@ from bivshap_lightning.explainers.registry import Explainer, explainer_names, fi
 from bivshap_lightning.explainers.rivals import (  # noqa: F401  (each registers its explainers)
     second_order,
     shapiq,
+    univariate,
 )
 
 __all__ = [
