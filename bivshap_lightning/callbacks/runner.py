@@ -27,6 +27,7 @@ from bivshap_lightning.callbacks.lightning import (
     any_process,
     gather_objects,
     is_sharded,
+    logged_step,
     logging_disabled,
     rank_zero_info,
     rank_zero_warn,
@@ -53,6 +54,7 @@ class AuditRunner:
         in_lockstep: whether all processes made the same forward passes in the last audit.
         task: found in the first audit.
         resolved: the settings with what follows from the task.
+        comparison_seconds: what other explainers took in the last audit, here; None if they did not run.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class AuditRunner:
         self.in_lockstep = False
         self.task: Task | None = None
         self.resolved = settings
+        self.comparison_seconds: float | None = None
 
     def has_samples(self, stage: str) -> bool:
         """Whether batches of a stage have been offered."""
@@ -104,7 +107,7 @@ class AuditRunner:
             self._batch_error = error
 
     def run(
-        self, trainer: Any, pl_module: Any, stage: str, start: float
+        self, trainer: Any, pl_module: Any, stage: str, start: float, *, compare: bool = True
     ) -> tuple[AuditResult | None, BaseException | None]:
         """Run an audit on all processes.
 
@@ -113,6 +116,7 @@ class AuditRunner:
             pl_module: the model.
             stage: whose samples.
             start: when the time budget begins, by :func:`time.perf_counter`.
+            compare: whether other explainers run as well.
 
         Returns:
             What was found, or the error if the audit failed, here or on any other process.
@@ -139,11 +143,29 @@ class AuditRunner:
                     return None, failure
                 self.resolved = self.resolved.with_relative_gamma(sizes)
             agree = trainer.strategy.broadcast if self.in_lockstep else None
-            audit = Audit(self.resolved, pl_module.device, self.feature_names, agree=agree)
+            settings = self.resolved if compare else replace(self.resolved, compare_with=())
+            audit = Audit(settings, pl_module.device, self.feature_names, agree=agree)
             parts, failure = self._on_all(
                 trainer, pl_module, lambda: self._explain(trainer, pl_module, audit, selection, start)
             )
+            self.comparison_seconds = audit.comparison_seconds if compare else None
             return (audit.combine(parts), None) if failure is None else (None, failure)
+
+    def about(self, trainer: Any, stage: str) -> dict[str, Any]:
+        """Which audit this is, for the record."""
+        return {
+            "stage": stage,
+            "epoch": trainer.current_epoch,
+            "step": logged_step(trainer),
+            "world_size": trainer.world_size,
+            "time_budget": self.time_budget,
+            "n_samples": self.n_samples,
+            "sample_keys": self.sample_keys(stage),
+            # Asked of the trainer on all processes, because it may reduce over them.
+            "validation_metrics": {
+                tag: float(value) for tag, value in trainer.callback_metrics.items() if not tag.startswith("bivshap/")
+            },
+        }
 
     def _on_all(
         self, trainer: Any, pl_module: Any, compute: Callable[[], list[T]]
