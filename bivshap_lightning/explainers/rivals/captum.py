@@ -17,13 +17,11 @@ anew for each sample runs sample by sample from the same seed, so that no score 
 from __future__ import annotations
 
 import math
-import random
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,7 +46,8 @@ from bivshap_lightning.explainers.rivals.element_attribution import (
     gather_by_player,
 )
 from bivshap_lightning.game import Game
-from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
+from bivshap_lightning.game.evaluation_mode import global_rngs_kept, seed_global_rngs
+from bivshap_lightning.game.model import is_out_of_memory
 
 # Mask elements that Captum allocates for one call of the game, which cuts them into chunks for the model itself.
 MASK_ELEMENTS_PER_CALL = 2**22
@@ -390,17 +389,3 @@ class _Run:
 
 def _as_tuple(found: Any) -> tuple[Tensor, ...]:
     return found if isinstance(found, tuple) else (found,)
-
-
-def seed_global_rngs(seed: int, device: torch.device) -> None:
-    """Seed the generators that third-party methods draw from; restore them with ``global_rngs_kept``.
-
-    Example:
-        >>> with global_rngs_kept([]):
-        ...     seed_global_rngs(0, torch.device("cpu"))
-    """
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would also seed devices that are not restored
-    if device.type == "cuda":
-        torch.cuda.default_generators[device.index].manual_seed(seed)
