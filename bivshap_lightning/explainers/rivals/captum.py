@@ -17,13 +17,11 @@ anew for each sample runs sample by sample from the same seed, so that no score 
 from __future__ import annotations
 
 import math
-import random
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,6 +46,7 @@ from bivshap_lightning.explainers.rivals.element_attribution import (
     gather_by_player,
 )
 from bivshap_lightning.game import Game
+from bivshap_lightning.game.evaluation_mode import seed_global_rngs
 from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
 
 # Mask elements that Captum allocates for one call of the game, which cuts them into chunks for the model itself.
@@ -263,7 +262,7 @@ class _Run:
         scores = torch.zeros(n_samples, n_players, dtype=game.dtype, device=game.device)
         for rows in torch.arange(n_samples, device=game.device).split(size):
             if not bool(game.null_players[rows].all()):
-                _seed_global_rngs(self.seed, game.device)
+                seed_global_rngs(self.seed, game.device)
                 found = method.attribute(present, additional_forward_args=(rows,), **arguments)
                 scores[rows] = found.reshape(size, width)[:, :n_players].to(scores)
         return scores
@@ -308,7 +307,7 @@ class _Run:
         accepted = set(accepted_arguments(method))
         may_refine = {"n_steps", "return_convergence_delta"} <= accepted and not self.explainer.options
         while True:
-            _seed_global_rngs(self.seed, self.game.device)
+            seed_global_rngs(self.seed, self.game.device)
             # Another round takes twice the steps of this one; telling whether it is needed takes two rows.
             if not may_refine or left < 3 * n_steps + 2:
                 n_steps = n_steps if may_refine else self.n_evaluations or DEFAULT_STEPS
@@ -390,11 +389,3 @@ class _Run:
 
 def _as_tuple(found: Any) -> tuple[Tensor, ...]:
     return found if isinstance(found, tuple) else (found,)
-
-
-def _seed_global_rngs(seed: int, device: torch.device) -> None:
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would also seed devices that are not restored
-    if device.type == "cuda":
-        torch.cuda.default_generators[device.index].manual_seed(seed)
