@@ -24,8 +24,8 @@ orientation.
 
 _EXACT_INDEX = (
     "Ours are the exact indices. The paper estimates them (Sh-Exc and Sh-Int by KernelSHAP on changed games, Sh-Tay "
-    "from 200 orders per pair), and ranks with an unstable sort where ours breaks ties by Shapley value; which of the two "
-    "makes the difference was not separated."
+    "from 200 orders per pair), and ranks with an unstable sort where ours breaks ties by Shapley value; which of the "
+    "two makes the difference was not separated."
 )
 REASONS: dict[tuple[str, str], str] = {
     (study, f"{topic} {method}"): _EXACT_INDEX
