@@ -24,6 +24,7 @@ SCRIPTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "examples/series_regression.py": ("folder", ("series_regression.png",)),
     "examples/multi_label.py": ("folder", ("multi_label.png",)),
     "examples/black_box_forest.py": ("folder", ("black_box_forest.png",)),
+    "examples/gnn_nodes.py": ("folder", ("gnn_nodes.png",)),
     "examples/gate_in_ci.py": ("folder", ("gate_in_ci.png",)),
     "examples/release_history.py": ("folder", ("release_history.png",)),
     "examples/scale_out_ddp.py": ("folder", ("scale_out_ddp.png",)),
