@@ -93,7 +93,7 @@ def test_an_audit_at_the_end_of_fitting_is_judged(tmp_path):
 def test_a_bad_end_can_raise(tmp_path):
     audit = BivShapCallback(**SOME | {"every_n_epochs": None, "max_share": 1e-9})
     early = Rule(metric="bivshap/redundancy/empty_accuracy", min=0.7, compare="point")  # before training, not after
-    with pytest.raises(RuntimeError, match="empty_accuracy is 0.5"):
+    with pytest.raises(RuntimeError, match=r"empty_accuracy is 0\.5"):
         fit(tmp_path, RedundancyGate([early], on_fail="raise"), audit=audit, max_epochs=3)
     assert len(audit.history) == 2
 
