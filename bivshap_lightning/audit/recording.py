@@ -118,7 +118,7 @@ def make_record(
     record = AuditRecord(
         configuration=configuration_of(result, settings),
         versions=software_versions(),
-        run=Run(**{**about, "sample_keys": tuple(run.get("sample_keys", ()))}),
+        run=Run(**{**about, "sample_keys": tuple(run.get("sample_keys", ()))}, compared_epoch=result.compared_epoch),
         validation_metrics={name: value for name, value in logged.items() if is_finite_number(value)},
         # Shares of all players come without a standard error; the samples have it.
         metrics={
@@ -157,7 +157,6 @@ def configuration_of(result: AuditResult, settings: AuditSettings) -> Configurat
         task="" if settings.task == "auto" else settings.task,
         seed=settings.seed,
         n_evaluations=settings.n_evaluations,
-        compare_n_evaluations=settings.compare_n_evaluations,
         explainers=tuple(result.curves),
         skipped=dict(result.skipped),
     )

@@ -30,7 +30,6 @@ class AuditSettings:
     gamma: float | None
     seed: int
     compare_with: tuple[Any, ...]
-    compare_n_evaluations: int | None
     baselines: Any
     background: Any
     feature_mask: Any

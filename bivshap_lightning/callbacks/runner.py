@@ -28,10 +28,12 @@ from bivshap_lightning.callbacks.lightning import (
     any_process,
     gather_objects,
     is_sharded,
+    logged_step,
     logging_disabled,
     rank_zero_info,
     rank_zero_warn,
 )
+from bivshap_lightning.callbacks.progress import audit_progress
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
 
@@ -56,6 +58,7 @@ class AuditRunner:
         task: found in the first audit.
         resolved: the settings with what follows from the task and from the kind of data.
         removal: what replaces absent players where the user gave no rows.
+        comparison_seconds: what other explainers took in the last audit, here; None if they did not run.
     """
 
     may_set_up = False
@@ -81,6 +84,7 @@ class AuditRunner:
         self.in_lockstep = False
         self.task: Task | None = None
         self.resolved = settings
+        self.comparison_seconds: float | None = None
 
     def has_samples(self, stage: str) -> bool:
         """Whether batches of a stage have been offered."""
@@ -111,7 +115,7 @@ class AuditRunner:
             self._batch_error = error
 
     def run(
-        self, trainer: Any, pl_module: Any, stage: str, start: float
+        self, trainer: Any, pl_module: Any, stage: str, start: float, *, compare: bool = True
     ) -> tuple[AuditResult | None, BaseException | None]:
         """Run an audit on all processes.
 
@@ -120,6 +124,7 @@ class AuditRunner:
             pl_module: the model.
             stage: whose samples.
             start: when the time budget begins, by :func:`time.perf_counter`.
+            compare: whether other explainers run as well.
 
         Returns:
             What was found, or the error if the audit failed, here or on any other process.
@@ -146,11 +151,30 @@ class AuditRunner:
                     return None, failure
                 self.resolved = self.resolved.with_relative_gamma(sizes)
             agree = trainer.strategy.broadcast if self.in_lockstep else None
-            audit = Audit(self.resolved, pl_module.device, self.feature_names, agree=agree)
-            parts, failure = self._on_all(
-                trainer, pl_module, lambda: self._explain(trainer, pl_module, audit, selection, start)
-            )
+            settings = self.resolved if compare else replace(self.resolved, compare_with=())
+            with audit_progress(trainer, selection.n_mine) as bar:
+                audit = Audit(settings, pl_module.device, self.feature_names, agree=agree, progress=bar)
+                parts, failure = self._on_all(
+                    trainer, pl_module, lambda: self._explain(trainer, pl_module, audit, selection, start)
+                )
+            self.comparison_seconds = audit.comparison_seconds if compare else None
             return (audit.combine(parts), None) if failure is None else (None, failure)
+
+    def about(self, trainer: Any, stage: str) -> dict[str, Any]:
+        """Which audit this is, for the record."""
+        return {
+            "stage": stage,
+            "epoch": trainer.current_epoch,
+            "step": logged_step(trainer),
+            "world_size": trainer.world_size,
+            "time_budget": self.time_budget,
+            "n_samples": self.n_samples,
+            "sample_keys": self.sample_keys(stage),
+            # Asked of the trainer on all processes, because it may reduce over them.
+            "validation_metrics": {
+                tag: float(value) for tag, value in trainer.callback_metrics.items() if not tag.startswith("bivshap/")
+            },
+        }
 
     def _on_all(
         self, trainer: Any, pl_module: Any, compute: Callable[[], list[T]]
