@@ -44,6 +44,7 @@ class Configuration:
         skipped: explainers that were left out, with the reason.
         gamma_rule: how gamma was found: "fixed" for a given number, otherwise the formula.
         task: "binary", "multiclass", "multilabel" or "regression"; empty in records that do not say.
+        background: digest of the background rows; empty without any.
     """
 
     behavior: str
@@ -59,6 +60,7 @@ class Configuration:
     skipped: Mapping[str, str] = field(default_factory=dict)
     gamma_rule: str = field(default=FIXED_GAMMA, metadata=OPTIONAL)
     task: str = field(default="", metadata=OPTIONAL)
+    background: str = field(default="", metadata=OPTIONAL)
 
     @property
     def compared_gamma(self) -> float | str:

@@ -149,7 +149,8 @@ def configuration_of(result: AuditResult, settings: AuditSettings) -> Configurat
         behavior=setting_text(settings.behavior),
         link=setting_text(settings.link),
         players="automatic" if settings.feature_mask is None else setting_text(settings.feature_mask),
-        removal=" ".join([result.removal, *_digests((settings.baselines, settings.background))]),
+        removal=_removal_text(result, settings),
+        background="" if settings.background is None else setting_text(settings.background),
         target="predicted" if settings.target is None else settings.target,
         gamma=settings.known_gamma,
         gamma_rule=settings.gamma_rule,
@@ -159,6 +160,17 @@ def configuration_of(result: AuditResult, settings: AuditSettings) -> Configurat
         explainers=tuple(result.curves),
         skipped=dict(result.skipped),
     )
+
+
+def _removal_text(result: AuditResult, settings: AuditSettings) -> str:
+    """What absent players were replaced by.
+
+    Rows that the user gave are told apart by their content. Rows that were drawn are named by the rule: audits of two
+    models are comparable although the second was trained on newer data.
+    """
+    if settings.background_source:
+        return f"mean over {len(settings.background[0])} {settings.background_source}"
+    return " ".join([result.removal, *_digests((settings.baselines, settings.background))])
 
 
 def setting_text(value: Any) -> str:

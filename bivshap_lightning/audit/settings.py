@@ -19,6 +19,7 @@ class AuditSettings:
     Attributes:
         gamma_rule: how gamma was found.
         remark: a sentence about the settings that belongs into the record, such as that of a poor replacement.
+        background_source: where drawn background rows are from; empty for rows that the user gave.
     """
 
     method: Any
@@ -36,6 +37,7 @@ class AuditSettings:
     task: Any = "auto"
     gamma_rule: str = FIXED_GAMMA
     remark: str = ""
+    background_source: str = ""
 
     @property
     def known_gamma(self) -> float:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bivshap_lightning.audit.audit import AuditResult, AuditSettings
+from bivshap_lightning.audit.default_removal import background_of
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.task import TaskName
 from bivshap_lightning.callbacks.lightning import (
@@ -54,9 +55,11 @@ class BivShapCallback(EitherCallback):
             output of a regression and the probability of a class.
         link: what the scores mean: "softmax" (class logits), "sigmoid" (independent logits), "identity"
             (probabilities), or "auto" for the rule of :mod:`bivshap_lightning.game.behavior`.
-        baselines: what replaces an absent player: None (zero), a number (for texts the id of a token), a tensor,
-            ``Blur(3)`` or ``ChannelMean()`` for images, ``ZeroEmbedding()`` for texts.
-        background: instead of baselines, rows over which values are averaged.
+        baselines: what replaces an absent player: a number (for texts the id of a token), a tensor,
+            ``Blur(3)`` or ``ChannelMean()`` for images, ``ZeroEmbedding()`` for texts. None: zero, unless `background`
+            is given, or 8 to 32 rows of the training data for tables (2-D inputs with floats among them).
+        background: instead of baselines, rows over which values are averaged: the rows, how many to draw from the
+            training data (from the validation data where that cannot be read), or "package.module:name" of rows.
         feature_mask: integer player ids, or a maker of players: ``Grid(4)`` or ``Superpixels(50)`` for images,
             ``Tokens(tokenizer)`` for texts (pictures then show the sentence), ``Columns({"colour": "col_*"}, columns)``
             for tables, ``Segments(10)`` for series, or any function of the inputs. None: columns of tables, 8 x 8
@@ -150,7 +153,7 @@ class BivShapCallback(EitherCallback):
             seed=seed,
             compare_with=tuple(compare_with),
             baselines=torch.tensor(baselines) if isinstance(baselines, list) else baselines,
-            background=background,
+            background=background_of(background),
             feature_mask=torch.tensor(feature_mask) if isinstance(feature_mask, list) else feature_mask,
             perturbations_per_eval=perturbations_per_eval,
             task=task,
@@ -162,6 +165,7 @@ class BivShapCallback(EitherCallback):
             feature_names=feature_names,
             input_fn=input_fn,
             forward_fn=forward_fn,
+            dataloader_idx=dataloader_idx,
         )
         self.schedule = AuditSchedule(every_n_epochs, max_share)
         self.on_error, self.dataloader_idx = on_error, dataloader_idx
@@ -213,6 +217,7 @@ class BivShapCallback(EitherCallback):
         """What a checkpoint keeps: which samples are explained, and the history."""
         return {
             "sample_keys": self.runner.state_dict(),
+            "background": self.runner.removal.state_dict(),
             "history": self.history,
             "logged": self._logged,
             "layouts": self.output.state_dict(),
@@ -222,6 +227,7 @@ class BivShapCallback(EitherCallback):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restore the choice of samples and the history."""
         self.runner.load_state_dict(state_dict["sample_keys"])
+        self.runner.removal.load_state_dict(state_dict["background"])
         self.history, self._logged = list(state_dict["history"]), dict(state_dict["logged"])
         self.output.load_state_dict(state_dict["layouts"])
         self.schedule.load_state_dict(state_dict["schedule"])

@@ -22,6 +22,7 @@ from bivshap_lightning.audit.audit import Audit, AuditResult, AuditSettings, Chu
 from bivshap_lightning.audit.batches import Batch, Forward, has_two_players, read_batch
 from bivshap_lightning.audit.selection import CHUNK, SampleChunk, SampleSelection
 from bivshap_lightning.audit.task import Task, TaskError, TaskName, find_task
+from bivshap_lightning.callbacks.background import AutomaticRemoval
 from bivshap_lightning.callbacks.lightning import (
     MisconfigurationException,
     any_process,
@@ -50,13 +51,17 @@ class AuditRunner:
         feature_names: a name per player, or None.
         input_fn: finds the inputs in a batch.
         forward_fn: called instead of the module.
+        dataloader_idx: which of several validation dataloaders is explained.
 
     Attributes:
         in_lockstep: whether all processes made the same forward passes in the last audit.
         task: found in the first audit.
-        resolved: the settings with what follows from the task.
+        resolved: the settings with what follows from the task and from the kind of data.
+        removal: what replaces absent players where the user gave no rows.
         comparison_seconds: what other explainers took in the last audit, here; None if they did not run.
     """
+
+    may_set_up = False
 
     def __init__(
         self,
@@ -67,10 +72,12 @@ class AuditRunner:
         feature_names: Sequence[str] | None = None,
         input_fn: Callable[[Any], Any] | None = None,
         forward_fn: Callable[..., Any] | None = None,
+        dataloader_idx: int = 0,
     ) -> None:
         Audit(settings, torch.device("cpu"))  # refuses unknown explainers right away
         self.settings, self.n_samples, self.time_budget = settings, n_samples, time_budget
         self.feature_names, self.input_fn, self.forward_fn = feature_names, input_fn, forward_fn
+        self.removal = AutomaticRemoval(dataloader_idx, input_fn, may_set_up=self.may_set_up)
         self._selections: dict[str, SampleSelection] = {}
         self._wanted: dict[str, list[str]] = {}
         self._batch_error: BaseException | None = None
@@ -135,7 +142,7 @@ class AuditRunner:
                 )
             try:
                 with logging_disabled(pl_module):
-                    self._prepare(trainer, pl_module, selection)
+                    self._prepare(trainer, pl_module, selection, stage)
             except Exception as error:  # all processes make the same forward pass there, and so fail alike
                 return None, error
             if self.resolved.gamma is None:
@@ -218,8 +225,10 @@ class AuditRunner:
                 )
         return selection
 
-    def _prepare(self, trainer: Any, pl_module: Any, selection: SampleSelection) -> None:
-        """Find out the task, and which process explains what, from one sample that all processes put through the model.
+    def _prepare(self, trainer: Any, pl_module: Any, selection: SampleSelection, stage: str) -> None:
+        """Find out the task, what replaces absent players, and which process explains what.
+
+        All processes put the same sample through the model.
 
         Raises:
             TaskError: the task cannot be told.
@@ -229,7 +238,7 @@ class AuditRunner:
             return gather_objects(trainer, value)
 
         batch = selection.example(gather, pl_module.device)
-        trial = replace(self.settings, behavior="output", target=0, task="auto")
+        trial = replace(self.settings, behavior="output", target=0, task="auto", background=None)
         with CollectiveDetector() if trainer.world_size > 1 else nullcontext() as detector:
             game = Audit(trial, pl_module.device).game(self._forward(trainer, pl_module, batch), batch)
         found = bool(detector is not None and detector.found)
@@ -241,7 +250,8 @@ class AuditRunner:
                 self.settings.task, torch.stack(labels) if labels else None, game.n_outputs, pl_module
             )
             rank_zero_info(f"bivshap: task {self.task.name} ({self.task.reason})")
-        self.resolved = self._resolve(self.task.name, game, pl_module)
+        resolved = self._resolve(self.task.name, game, pl_module)
+        self.resolved = self.removal.resolve(resolved, trainer, batch, game, selection, stage)
 
     def _resolve(self, task: TaskName, game: Game, pl_module: nn.Module) -> AuditSettings:
         """The settings with what follows from the task."""

@@ -36,10 +36,14 @@ def global_rngs_kept(devices: Iterable[torch.device] = ()) -> Iterator[None]:
 
 
 def seed_global_rngs(seed: int, device: torch.device) -> None:
-    """Seed the generators that third-party methods draw from; restore them with ``global_rngs_kept``.
+    """Seed the generators that third-party methods draw from; within :func:`global_rngs_kept`.
+
+    Args:
+        seed: of all of them.
+        device: whose generator of torch is seeded, besides the CPU's.
 
     Example:
-        >>> with global_rngs_kept([]):
+        >>> with global_rngs_kept():
         ...     seed_global_rngs(0, torch.device("cpu"))
     """
     random.seed(seed)

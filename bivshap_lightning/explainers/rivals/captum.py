@@ -46,8 +46,8 @@ from bivshap_lightning.explainers.rivals.element_attribution import (
     gather_by_player,
 )
 from bivshap_lightning.game import Game
-from bivshap_lightning.game.evaluation_mode import seed_global_rngs
-from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
+from bivshap_lightning.game.evaluation_mode import global_rngs_kept, seed_global_rngs
+from bivshap_lightning.game.model import is_out_of_memory
 
 # Mask elements that Captum allocates for one call of the game, which cuts them into chunks for the model itself.
 MASK_ELEMENTS_PER_CALL = 2**22
