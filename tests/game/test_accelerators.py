@@ -4,13 +4,15 @@ Not covered: `.tolist()` and `.numpy()` on a CPU tensor reach no operator that c
 devices, their numerics and their memory; and what a game decides from data, for which fake tensors have no values.
 """
 
+import queue
+
 import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bivshap_lightning import Game
+from bivshap_lightning import BivariateShapley, Game
 from bivshap_lightning.explainers import find_explainer
 from bivshap_lightning.explainers.design import Design, PairedValues
 from bivshap_lightning.explainers.kernel import estimate_from_values
@@ -118,3 +120,34 @@ def test_one_call_shows_the_model_at_most_two_shapes(n_samples, n_coalitions):
     shapes.clear()
     game(masks)
     assert len(set(shapes)) <= 2
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_precision_runs_the_model_in_it_and_keeps_values_in_float32(precision):
+    seen: queue.SimpleQueue[torch.dtype] = queue.SimpleQueue()  # a list would be restored by the game
+    model = network()
+    hook = model[0].register_forward_hook(lambda module, args, output: seen.put(output.dtype))
+
+    def dtypes() -> set[torch.dtype]:
+        return {seen.get() for _ in range(seen.qsize())}
+
+    x = torch.randn(2, F, generator=torch.Generator().manual_seed(0))
+    masks = torch.rand(1, 50, F, generator=torch.Generator().manual_seed(1)) > 0.5
+    whole = Game(model, x)(masks)
+    assert dtypes() == {torch.float32}
+    game = Game(model, x, precision=precision)
+    mixed = game(masks)
+    assert dtypes() == {torch.bfloat16 if precision == "bf16" else torch.float16}
+    assert mixed.dtype == whole.dtype == torch.float32
+    assert 0 < float((mixed - whole).abs().max()) < 0.03
+    explanation = BivariateShapley(model, "sampling", precision=precision).attribute(x, n_evaluations=200)
+    truth = BivariateShapley(model, "sampling").attribute(x, n_evaluations=200)
+    torch.testing.assert_close(explanation.bivariate, truth.bivariate, atol=0.03, rtol=0)
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+    hook.remove()
+
+
+@pytest.mark.parametrize(("model", "precision"), [(network(), "int8"), (lambda x: x.sum(dim=1), "bf16")])
+def test_precisions_that_cannot_be_had_are_refused(model, precision):
+    with pytest.raises(ValueError, match=rf"`precision` must be one of .* torch module, got '{precision}'"):
+        Game(model, torch.ones(1, F), precision=precision)
