@@ -43,6 +43,7 @@ from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.game.players.images import channel_dim, visible
 from bivshap_lightning.game.progress import Portion, ProgressBar
+from bivshap_lightning.game.shared_rows import SharedRows
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.metrics import (
     DirectionalRedundancy,
@@ -159,11 +160,12 @@ class Audit:
         explanation = self._explain(game, deadline)
         names = [self._names_of(game, b) for b in range(len(explanation))]
         graphs = [explanation.graph(b, n) for b, n in enumerate(names)]
+        shared = SharedRows(game)
         for (_, explainer), metric in self._metrics.items():
             if explainer in (OURS, *OF_GRAPHS):
-                metric.update(game, graphs)
+                metric.update(shared, graphs)
         sets, start = self._sufficient(game, explanation), time.perf_counter()
-        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, explanation, deadline)}
+        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, shared, explanation, deadline)}
         self.comparison_seconds += time.perf_counter() - start
         # The only transfers from the device, after all evaluations.
         off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
@@ -280,12 +282,12 @@ class Audit:
         n_supersets = min(N_SUPERSETS, max(SUPERSETS_PER_TURN, n_coalitions // COALITIONS_PER_SUPERSET))
         return sufficient_set(game, explanation, n_supersets=n_supersets, seed=self.settings.seed)
 
-    def _judge_others(self, game: Game, ours: Explanation, deadline: float) -> dict[str, int]:
+    def _judge_others(self, game: Game, shared: Game, ours: Explanation, deadline: float) -> dict[str, int]:
         """Explain the game by the other methods and judge them. Returns the model rows that each of them spent."""
         spent: dict[str, int] = {}
         if not self._others:
             return spent
-        orientation, parts = signs(game), equal_terms(game, ours)
+        orientation, parts = signs(shared), equal_terms(game, ours)
         for name, other in self._others.items():
             if name in self._skipped:
                 continue
@@ -303,7 +305,7 @@ class Audit:
             spent[name] = sum(int(explanation.n_evaluations.sum()) for explanation in found)
             scores = ranked(found, [samples for _, samples, _ in parts], orientation)
             for metric in ranking_metrics(self.settings.task):
-                self._metrics[metric, name].update(game, scores)
+                self._metrics[metric, name].update(shared, scores)
         return spent
 
     def _classes(self, labels: Tensor | None, n_samples: int) -> Tensor | None:

@@ -11,7 +11,7 @@ from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.registry import Explainer, ExplainerLike, find_explainer
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.behavior import BehaviorFunction, BehaviorName, Link
-from bivshap_lightning.game.model import global_rngs_kept
+from bivshap_lightning.game.model import Precision, global_rngs_kept
 
 
 class BivariateShapley:
@@ -37,6 +37,7 @@ class BivariateShapley:
             :mod:`bivshap_lightning.game.behavior`.
         purpose: of "auto", what it serves when it cannot be exact: "redundancy" (sampling) or "weights" (kernel).
         exact_limit: of "auto" and "exact", the most non-null players that are enumerated.
+        precision: "bf16" or "fp16" to run a torch module under autocast; None for its own precision.
 
     Example:
         >>> import torch
@@ -60,13 +61,14 @@ class BivariateShapley:
         link: Link | Literal["auto"] = "auto",
         purpose: Purpose = "redundancy",
         exact_limit: int = 16,
+        precision: Precision | None = None,
     ) -> None:
         if model is None:
             raise TypeError(
                 "`model` must be a module, a function or an estimator, got None. To explain a game that exists, call "
                 "`find_explainer(method).explain(game)`."
             )
-        self.model, self.behavior, self.seed, self.link = model, behavior, seed, link
+        self.model, self.behavior, self.seed, self.link, self.precision = model, behavior, seed, link, precision
         self.explainer = _find(method, purpose, exact_limit)
         self._rows_per_call: int | None = None
 
@@ -112,6 +114,7 @@ class BivariateShapley:
             additional_forward_args=additional_forward_args,
             perturbations_per_eval=perturbations_per_eval,
             show_progress=show_progress,
+            precision=self.precision,
         )
         limit = game.rows_per_call = min(game.rows_per_call, self._rows_per_call or game.rows_per_call)
         explanation = self.explain(game, n_evaluations)

@@ -26,7 +26,7 @@ from bivshap_lightning.game.behavior import (
 from bivshap_lightning.game.coalitions import Block, check_masks, unique
 from bivshap_lightning.game.determinism import check_deterministic
 from bivshap_lightning.game.masked_inputs import MaskedInputs
-from bivshap_lightning.game.model import is_out_of_memory
+from bivshap_lightning.game.model import Precision, is_out_of_memory
 from bivshap_lightning.game.progress import ProgressBar, progress_bar
 from bivshap_lightning.game.removal import check_finite
 from bivshap_lightning.game.tree_game import checked_coalitions, ensemble_of, linear_weights
@@ -59,6 +59,7 @@ class Game:
         perturbations_per_eval: at most this many times B rows per forward pass. None chooses, and halves the
             choice whenever memory runs out.
         show_progress: draw a progress bar of model rows; or the bar to advance by them.
+        precision: "bf16" or "fp16" to run a torch module under autocast; values are float32 or float64 in any case.
 
     Attributes:
         inputs: the samples as a tuple of tensors on the model's device.
@@ -95,8 +96,9 @@ class Game:
         additional_forward_args: Any = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool | ProgressBar = False,
+        precision: Precision | None = None,
     ) -> None:
-        masked = MaskedInputs.of(model, inputs, baselines, background, feature_mask, additional_forward_args)
+        masked = MaskedInputs.of(model, inputs, baselines, background, feature_mask, additional_forward_args, precision)
         self._masked, self._model = masked, masked.model
         self.inputs, self.additional_forward_args, self.removal = masked.inputs, masked.extra, masked.removal
         self.n_samples, self.device = self.inputs[0].shape[0], self.inputs[0].device
@@ -343,10 +345,8 @@ class Game:
             values = self._sweep(block, read, bar)
         values = values.clone()  # the model may return a tensor that it keeps, and write to it
         check_finite(values, self.removal)
-        if block.samples is None:
-            self._count(len(block))
-        else:
-            self._count(torch.bincount(block.samples, minlength=self.n_samples))
+        n_spent = len(block) if block.samples is None else torch.bincount(block.samples, minlength=self.n_samples)
+        self._count(n_spent)
         return values if n_rows == 1 else values.unflatten(dim, (-1, n_rows)).mean(dim=dim + 1)
 
     def _count(self, n_rows: int | Tensor) -> None:

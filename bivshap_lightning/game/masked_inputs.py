@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 from bivshap_lightning.game.coalitions import Block
 from bivshap_lightning.game.embedding import ZeroEmbedding, embed
 from bivshap_lightning.game.inputs import Table, as_tensor, check_inputs, encode_like, tables_of
-from bivshap_lightning.game.model import Model
+from bivshap_lightning.game.model import Model, Precision
 from bivshap_lightning.game.players import Players, make_players
 from bivshap_lightning.game.removal import Removal
 
@@ -60,12 +60,19 @@ class MaskedInputs:
 
     @classmethod
     def of(
-        cls, model: Any, inputs: Any, baselines: Any, background: Any, feature_mask: Any, additional_forward_args: Any
+        cls,
+        model: Any,
+        inputs: Any,
+        baselines: Any,
+        background: Any,
+        feature_mask: Any,
+        additional_forward_args: Any,
+        precision: Precision | None = None,
     ) -> MaskedInputs:
         """Convert the arguments of :class:`~bivshap_lightning.Game` and check them."""
         given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
         tables = tables_of(given, baselines, background)
-        caller = Model(model, as_arrays=[not isinstance(x, Tensor) for x in given], tables=tables)
+        caller = Model(model, as_arrays=[not isinstance(x, Tensor) for x in given], tables=tables, precision=precision)
         numbers = (as_tensor(encode_like(x, table, "inputs")) for x, table in zip(given, tables, strict=True))
         placed = check_inputs(tuple(caller.place(x) for x in numbers))
         caller.check_length(placed)
@@ -87,7 +94,7 @@ class MaskedInputs:
         if specs:
             with caller.evaluation():
                 embedded, new, tokens = embed(caller.module, placed, specs, lambda: caller(placed, extra))
-            caller, placed, extra = Model(embedded), new, (*tokens, *extra)
+            caller, placed, extra = Model(embedded, precision=precision), new, (*tokens, *extra)
             players = players.widened({k: placed[k].shape[2] for k in specs})
         return cls(caller, placed, extra, players, names, Removal.from_baselines(placed, replacements))
 
