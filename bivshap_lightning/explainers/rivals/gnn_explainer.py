@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.registry import register
-from bivshap_lightning.explainers.rivals.captum import seed_global_rngs
 from bivshap_lightning.explainers.rivals.element_attribution import (
     baseline_rows,
     check_floating_point,
@@ -92,7 +91,7 @@ class GNNExplainer:
                 players = (~game.null_players[b]).nonzero()[:, 0]
                 if len(players) > 1:
                     value = _value_of_presence(game, connected(utility), b, players)
-                    seed_global_rngs(seed, game.device)
+                    _seed(seed, game.device)
                     found = self._learn(
                         _log_probability(game, value, whole[b]), len(players), n_evaluations, game.device
                     )
@@ -127,6 +126,13 @@ class GNNExplainer:
         importance = presence.new_zeros(n, n)
         importance[source, target] = found.edge_mask.detach()
         return found.node_mask.detach()[:, 0], importance
+
+
+def _seed(seed: int, device: torch.device) -> None:
+    """Seed the generators that masks are drawn from."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index].manual_seed(seed)
 
 
 def _graph_model(value: Callable[[Tensor], Tensor]) -> nn.Module:
