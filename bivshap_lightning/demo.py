@@ -220,7 +220,7 @@ def run_demo(folder: Path, *, seed: int = 0) -> Demo:
     files["rules"].write_text(RULES, encoding="utf-8")
     # The first and the last epoch: what training changed can be seen, and the demo stays short.
     callback = BivShapCallback(
-        every_n_epochs=N_EPOCHS - 1, n_samples=PROBE_SIZE, n_evaluations=N_ROWS, compare_n_evaluations=N_ROWS, seed=0,
+        every_n_epochs=N_EPOCHS - 1, n_samples=PROBE_SIZE, n_evaluations=N_ROWS, seed=0,
         compare_with=OTHERS, panels=PanelOptions(n_samples=2), feature_names=column_names(), baselines=0.0,
         class_names=[f"grower {k}" for k in range(3)], on_error="raise",
     )  # fmt: skip

@@ -29,6 +29,7 @@ from bivshap_lightning.audit.audit import AuditSettings
 from bivshap_lightning.audit.chunk_store import ChunkStore, StorageError
 from bivshap_lightning.audit.lock import FolderInUseError, locked_folder
 from bivshap_lightning.audit.record import AuditRecord, RecordError, software_versions
+from bivshap_lightning.audit.recording import setting_text
 from bivshap_lightning.callbacks.bivshap import BivShapCallback
 from bivshap_lightning.callbacks.checkpoint import AuditError, Checkpoint
 from bivshap_lightning.callbacks.lightning import MisconfigurationException, rank_zero_only
@@ -75,7 +76,8 @@ class OfflineAudit(BivShapCallback):
         return ResumableRunner(settings, store=self._make_store, chunk_size=self._size, arguments=arguments)
 
     def _make_store(self, device: str) -> ChunkStore:
-        decisive = {**self._identity, "device": device, "versions": software_versions()}
+        rows = setting_text(self.runner.resolved.background)
+        decisive = {**self._identity, "device": device, "versions": software_versions(), "background": rows}
         return ChunkStore(self._folder / UNFINISHED, decisive)
 
     def remove_chunks(self) -> None:
@@ -83,7 +85,7 @@ class OfflineAudit(BivShapCallback):
         if isinstance(self.runner, ResumableRunner) and self.runner.store is not None:
             self.runner.store.remove()
 
-    def _record_path(self, trainer: Any) -> Path | None:
+    def _path_of_record(self, trainer: Any) -> Path | None:
         return self._folder / RECORD
 
     def _about(self, trainer: Any, stage: str) -> dict[str, Any]:

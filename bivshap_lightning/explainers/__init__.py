@@ -29,6 +29,7 @@ from bivshap_lightning.explainers.rivals import (  # noqa: F401  (each registers
     permutation,
     second_order,
     shapiq,
+    univariate,
 )
 
 __all__ = [

@@ -50,7 +50,7 @@ def validated(folder, module, x, y, **options) -> tuple[BivShapCallback, AuditRe
 def either(tmp_path_factory):
     x = torch.ones(6, 4)
     return validated(tmp_path_factory.mktemp("run"), EitherOr(), x * torch.arange(1, 7)[:, None] / 6,
-                     torch.ones(6).long(), feature_names=NAMES, background=None)  # fmt: skip
+                     torch.ones(6).long(), feature_names=NAMES, baselines=0.0)  # fmt: skip
 
 
 def test_roles_are_logged_recorded_and_add_up(either):

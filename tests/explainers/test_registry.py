@@ -299,9 +299,9 @@ def test_other_objects_raise():
     with pytest.raises(TypeError, match=r"`method` must be a name out of .* got the class LeaveOneOut"):
         find_explainer(LeaveOneOut)
     with pytest.raises(
-        ValueError, match=r"`compare_with` must be one of .*, got 'deep_lift': it is built from `model`"
+        ValueError, match=r"`compare_with` must be one of .*, got 'deep_lift_shap': it is built from `model`"
     ):
-        find_explainer("deep_lift", argument="compare_with")
+        find_explainer("deep_lift_shap", argument="compare_with")
 
 
 def test_auto_says_what_it_chooses():

@@ -7,6 +7,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from bivshap_lightning import Game
 from bivshap_lightning.game.behavior import Behavior, detect_link, resolve_target
 from bivshap_lightning.game.coalitions import all_coalitions
+from bivshap_lightning.game.some_samples import SomeSamples
 
 SCORES = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]], dtype=torch.float64)
 TARGET = torch.tensor([2, 1])
@@ -196,3 +197,9 @@ class TestExpectedLoss:
         x = np.array([[0.0, 1.0], [2.0, 1.0]])
         with pytest.raises(ValueError, match="`behavior` must be 'output' or 'loss' for a regressor"):
             Game(LinearRegression().fit(x, [1.0, 2.0]), x, behavior="expected_loss")
+
+    def test_of_some_samples(self):
+        model, x = torch.nn.Linear(4, 3), torch.randn(3, 4)
+        game = Game(model, x, behavior="expected_loss")
+        some = SomeSamples(game, torch.tensor([2, 0]))
+        torch.testing.assert_close(some(all_coalitions(4)[None]), game(all_coalitions(4)[None])[[2, 0]])
