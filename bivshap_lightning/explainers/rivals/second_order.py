@@ -169,7 +169,7 @@ def _exact(bivariate: Tensor, shapley: Tensor) -> Estimate:
 class _Regression:
     """An index from a fit, whose index is known, and the residuals of a design of coalitions.
 
-    The fit has all pair effects if there are 2.5 times as many coalitions as coefficients, and otherwise effects of
+    The fit has all pair effects if there are four times as many coalitions as coefficients, and otherwise effects of
     single players that change linearly with the size of the coalition. It is made once for each of five folds of the
     drawn coalitions without that fold, whose residuals are then out of sample: the estimate is unbiased, and the spread
     of the residuals over complementary pairs gives its standard errors.
@@ -184,7 +184,7 @@ class _Regression:
     def __init__(self, index: Index, z: Tensor, weights: Tensor, n_enumerated: int) -> None:
         self.index, self.z, self.weights, self.n_enumerated = index, z, weights, n_enumerated
         self.n = z.shape[1]
-        self.has_pairs = 5 * (1 + self.n + self.n * (self.n - 1) // 2) <= 2 * len(z)
+        self.has_pairs = 4 * (1 + self.n + self.n * (self.n - 1) // 2) <= len(z)
         self.pairs = torch.triu_indices(self.n, self.n, offset=1, device=z.device)
         sizes, every = z.sum(dim=1), torch.arange(1, self.n, dtype=torch.float64, device=z.device)
         # The share of a coalition in the mean over its size.
