@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from bivshap_lightning.audit.batches import Batch, labels_as_target, players_of
+from bivshap_lightning.audit.comparison import ends, equal_terms, ranked, signs
 from bivshap_lightning.audit.record_decisions import SufficientSummary
 from bivshap_lightning.audit.results import (
     OF_GRAPHS,
@@ -41,7 +42,7 @@ from bivshap_lightning.explainers.sufficient import N_SUPERSETS, SUPERSETS_PER_T
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.game.players.images import channel_dim, visible
-from bivshap_lightning.game.some_samples import SomeSamples
+from bivshap_lightning.game.progress import Portion, ProgressBar
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.metrics import (
     DirectionalRedundancy,
@@ -51,7 +52,6 @@ from bivshap_lightning.metrics import (
     RoleShares,
 )
 from bivshap_lightning.metrics.catalogue import ranking_numbers
-from bivshap_lightning.metrics.inputs import RankingOrGraph
 from bivshap_lightning.metrics.sample_metric import SampleMetric
 
 COALITIONS_PER_SUPERSET = 128
@@ -74,6 +74,7 @@ class Audit:
         names: of the players, or None.
         agree: where all processes must make the same forward passes, gives every process the value of rank zero; used
             for what depends on the clock.
+        progress: a bar of samples.
 
     Attributes:
         comparison_seconds: what the other explainers have taken so far, here.
@@ -86,10 +87,11 @@ class Audit:
         names: Sequence[str] | None = None,
         *,
         agree: Callable[[Any], Any] | None = None,
+        progress: ProgressBar | None = None,
     ) -> None:
         self.settings = settings
         self._names = names
-        self._agree = agree or (lambda value: value)
+        self._agree, self._progress = agree or (lambda value: value), progress
         self._explainer = find_explainer(settings.method)
         others = [find_explainer(other, argument="compare_with") for other in settings.compare_with]
         self._others = {other.name: other for other in others}
@@ -124,7 +126,7 @@ class Audit:
             chunk: samples of one shape.
         """
         game = self.game(forward, chunk.batch, chunk.places)
-        values = _ends(game).double()
+        values = ends(game).double()
         return list(zip(game.player_counts.tolist(), (values[:, 0] - values[:, 1]).tolist(), strict=True))
 
     def explain(self, forward: nn.Module, chunk: SampleChunk, deadline: float) -> ChunkResult:
@@ -139,8 +141,19 @@ class Audit:
         for metric in self._metrics.values():
             metric.reset()
         game = self.game(forward, chunk.batch, chunk.places)
+        portion = None if self._progress is None else self._portion(self._progress, game)
+        game.show_progress = portion or False
         with game.evaluation():
-            return self._explain_and_judge(game, chunk, deadline)
+            result = self._explain_and_judge(game, chunk, deadline)
+        if portion is not None:
+            portion.finish()
+        return result
+
+    def _portion(self, bar: ProgressBar, game: Game) -> Portion:
+        """The part of the bar that belongs to the samples of a game: ours, and others that spend as many rows."""
+        n_others = sum(not other.is_exact for other in self._others.values())
+        n_rows = (self.settings.n_evaluations or default_evaluations(game)) * (1 + n_others)
+        return Portion(bar, game.n_samples, n_rows * game.n_samples)
 
     def _explain_and_judge(self, game: Game, chunk: SampleChunk, deadline: float) -> ChunkResult:
         explanation = self._explain(game, deadline)
@@ -149,8 +162,7 @@ class Audit:
         for (_, explainer), metric in self._metrics.items():
             if explainer in (OURS, *OF_GRAPHS):
                 metric.update(game, graphs)
-        sets = self._sufficient(game, explanation)
-        start = time.perf_counter()
+        sets, start = self._sufficient(game, explanation), time.perf_counter()
         spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, explanation, deadline)}
         self.comparison_seconds += time.perf_counter() - start
         # The only transfers from the device, after all evaluations.
@@ -273,7 +285,7 @@ class Audit:
         spent: dict[str, int] = {}
         if not self._others:
             return spent
-        signs, parts = _signs(game), _equal_terms(game, ours)
+        orientation, parts = signs(game), equal_terms(game, ours)
         for name, other in self._others.items():
             if name in self._skipped:
                 continue
@@ -289,9 +301,9 @@ class Audit:
                 self._skipped[name] = str(error)
                 continue
             spent[name] = sum(int(explanation.n_evaluations.sum()) for explanation in found)
-            ranked = _ranked(found, [samples for _, samples, _ in parts], signs)
+            scores = ranked(found, [samples for _, samples, _ in parts], orientation)
             for metric in ranking_metrics(self.settings.task):
-                self._metrics[metric, name].update(game, ranked)
+                self._metrics[metric, name].update(game, scores)
         return spent
 
     def _classes(self, labels: Tensor | None, n_samples: int) -> Tensor | None:
@@ -353,47 +365,3 @@ class Audit:
                 )
             )
         return samples
-
-
-def _ends(game: Game) -> Tensor:
-    """The values of all players and of none, (B, 2)."""
-    return game(torch.tensor([[True], [False]], device=game.device).expand(1, 2, game.n_players))
-
-
-def _signs(game: Game) -> Tensor:
-    """The sign of `u(all) - u(none)` of each sample, (B, 1), 1 for 0."""
-    values = _ends(game)
-    return torch.where(values[:, :1] < values[:, 1:], -1.0, 1.0)
-
-
-def _equal_terms(game: Game, ours: Explanation) -> list[tuple[Game, list[int], int]]:
-    """Games of the samples on which ours spent equally many model rows, which samples they are, and the number of rows.
-
-    Trees are read instead of being evaluated: beside them, others may spend what ours does on other models.
-    """
-    if ours.method == "trees":
-        return [(game, list(range(game.n_samples)), default_evaluations(game))]
-    spent = ours.n_evaluations.tolist()
-    members = {n_rows: [b for b, n in enumerate(spent) if n == n_rows] for n_rows in dict.fromkeys(spent)}
-    if len(members) == 1:
-        return [(game, list(range(game.n_samples)), spent[0])]
-    return [
-        (SomeSamples(game, torch.tensor(samples, device=game.device)), samples, n_rows)
-        for n_rows, samples in members.items()
-    ]
-
-
-def _ranked(found: Sequence[Explanation], members: Sequence[Sequence[int]], signs: Tensor) -> RankingOrGraph:
-    """What the metrics rank, in the order of the samples: graphs, or scores with the sign of `u(all) - u(none)`.
-
-    Graphs are given that sign when they are ranked.
-    """
-    if len(found) == 1 and found[0].bivariate is not None:
-        return found[0]
-    samples = [b for group in members for b in group]
-    order = sorted(range(len(samples)), key=samples.__getitem__)
-    if found[0].bivariate is not None:
-        graphs = [explanation.graph(b) for explanation in found for b in range(len(explanation))]
-        return [graphs[place] for place in order]
-    scores = torch.cat([explanation.shapley for explanation in found])[torch.tensor(order, device=signs.device)]
-    return scores * signs.to(scores)

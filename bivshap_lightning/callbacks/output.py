@@ -154,6 +154,8 @@ class Output:
         curves = {f"{name}, {spent[name]:,.0f} rows": curve for name, curve in result.curves.items()}
         compared = "" if result.compared_epoch is None else f", other explainers of epoch {result.compared_epoch}"
         panels.write_curves(curves, step=step, subtitle=f"{when}{compared}; rows: model rows spent per sample")
+        if result.sweep:
+            panels.write_sweep(result.sweep, step=step)
 
     def record(
         self, result: AuditResult, settings: AuditSettings, run: Mapping[str, Any], cost: Mapping[str, float]

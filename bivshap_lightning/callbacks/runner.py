@@ -33,6 +33,7 @@ from bivshap_lightning.callbacks.lightning import (
     rank_zero_info,
     rank_zero_warn,
 )
+from bivshap_lightning.callbacks.progress import audit_progress
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
 
@@ -151,10 +152,11 @@ class AuditRunner:
                 self.resolved = self.resolved.with_relative_gamma(sizes)
             agree = trainer.strategy.broadcast if self.in_lockstep else None
             settings = self.resolved if compare else replace(self.resolved, compare_with=())
-            audit = Audit(settings, pl_module.device, self.feature_names, agree=agree)
-            parts, failure = self._on_all(
-                trainer, pl_module, lambda: self._explain(trainer, pl_module, audit, selection, start)
-            )
+            with audit_progress(trainer, selection.n_mine) as bar:
+                audit = Audit(settings, pl_module.device, self.feature_names, agree=agree, progress=bar)
+                parts, failure = self._on_all(
+                    trainer, pl_module, lambda: self._explain(trainer, pl_module, audit, selection, start)
+                )
             self.comparison_seconds = audit.comparison_seconds if compare else None
             return (audit.combine(parts), None) if failure is None else (None, failure)
 

@@ -202,6 +202,20 @@ def test_roles_that_contradict_themselves_are_refused(either, change, message):
         AuditRecord.from_fields(content)
 
 
+def test_roles_that_contradict_the_arrays_are_refused(either, tmp_path):
+    _, record = either
+    sample = record.samples[0]
+    wrong = {"essential": "irrelevant", "irrelevant": "essential", "redundant": "essential", "undecided": "essential",
+             "interchangeable": "essential"}  # fmt: skip
+    roles = tuple(wrong[role] if k == 3 else role for k, role in enumerate(sample.roles))
+    shares = {f"bivshap/roles/{role}": roles.count(role) / 4 for role in ROLES}
+    changed = replace(sample, roles=roles, scores={**sample.scores, **shares})
+    moved = replace(record, samples=(changed, *record.samples[1:]), metrics={}, class_metrics={}, classes={})
+    moved.save(tmp_path / "wrong.json")
+    with pytest.raises(RecordError, match=r"samples\[0\].roles must be what the arrays say"):
+        AuditRecord.load(tmp_path / "wrong.json")
+
+
 def test_a_sweep_outside_its_range_is_refused(either):
     content = either[1].to_fields()
     content["sweep"][0]["density"] = 1.5
