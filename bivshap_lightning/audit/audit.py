@@ -299,7 +299,7 @@ class Audit:
                     other.explain(part, max(n_rows, other.minimum_evaluations(part)), self.settings.seed)
                     for part, _, n_rows in parts
                 ]
-            except ValueError as error:
+            except (ImportError, ValueError) as error:  # a missing extra leaves the other explainers alone
                 self._skipped[name] = str(error)
                 continue
             spent[name] = sum(int(explanation.n_evaluations.sum()) for explanation in found)

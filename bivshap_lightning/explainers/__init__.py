@@ -22,7 +22,11 @@ from bivshap_lightning.explainers.estimator import Estimator, default_coalitions
 from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.registry import Explainer, explainer_names, find_explainer, register
 from bivshap_lightning.explainers.rivals import (  # noqa: F401  (each registers its explainers)
+    asymmetric,
+    deep_lift,
     gnn_explainer,
+    occlusion,
+    permutation,
     second_order,
     shapiq,
     univariate,

@@ -29,8 +29,8 @@ class BivariateShapley:
             otherwise what suits the ``purpose``. Any other name out of
             :func:`~bivshap_lightning.explainers.explainer_names`, a method of Captum (name, class or attribution
             object), or an object of the shape of :class:`~bivshap_lightning.explainers.Explainer` works as well.
-        behavior: what is explained: "probability", "logit", "log_odds", "loss" (negative), "output", or a function
-            of (scores (N, C), target (N,)).
+        behavior: what is explained: "probability", "logit", "log_odds", "loss" (negative), "expected_loss" (negative,
+            under the model's own distribution of labels), "output", or a function of (scores (N, C), target (N,)).
         seed: seed of the random design. Samples with equally many non-null players get the same coalitions, whatever
             the other samples are.
         link: what the model's scores mean: "softmax", "sigmoid", "identity", or "auto" for the rule of
@@ -97,7 +97,8 @@ class BivariateShapley:
                 ``2 * (2 * F + 2048)`` for the estimators of bivariate Shapley values.
             perturbations_per_eval: at most this many times B rows per forward pass; None chooses.
             show_progress: draw a progress bar.
-            background: instead of baselines, rows over which values are averaged; each costs an evaluation.
+            background: instead of baselines, rows over which values are averaged, each at the cost of an evaluation;
+                ``NearestRows`` or ``ConditionalSampler`` for removal by conditional expectation.
 
         Returns:
             The explanation of all B samples.

@@ -45,14 +45,14 @@ class Game:
         baselines: what replaces an absent player: None (zero), a number, one row, one row per sample, a function of the
             input such as :class:`~bivshap_lightning.game.removal.Blur`, ``ZeroEmbedding()`` for tokens, or a tuple with
             one of these per input.
-        background: instead of baselines, rows (R, ...) over which the value is averaged.
+        background: instead of baselines, rows (R, ...) over which the value is averaged, or ``NearestRows(rows)``.
         feature_mask: integer player ids, broadcastable to the inputs, where -1 marks elements that always stay; or a
             maker such as ``Grid(4)``; see :func:`~bivshap_lightning.game.players.make_players`. By default every
             element is a player.
         target: None for the class predicted on the whole input; an index, B indices, a class label, or a function
             of the scores. Frozen when the game is made.
-        behavior: what is read off the scores: "probability", "logit", "log_odds", "loss" (negative), "output", or
-            a function of (scores, target).
+        behavior: what is read off the scores: "probability", "logit", "log_odds", "loss" (negative), "expected_loss"
+            (negative, for labels of the model's own distribution), "output", or a function of (scores, target).
         link: what the scores mean: "softmax", "sigmoid", "identity", or "auto" for the rule of
             :mod:`~bivshap_lightning.game.behavior`.
         additional_forward_args: further arguments of the model; tensors with B rows follow their samples.
@@ -72,6 +72,7 @@ class Game:
         target: (B,) what is explained.
         behavior: how scores are read.
         removal: what replaces absent players.
+        module: the model if it is a torch module, for methods that look into it; None otherwise.
         additional_forward_args: further arguments of the model, as a tuple.
         n_evaluations: (B,) model rows spent so far, without the check for randomness where players are removed.
         rows_per_call: the largest number of rows in one forward pass.
@@ -99,7 +100,7 @@ class Game:
         precision: Precision | None = None,
     ) -> None:
         masked = MaskedInputs.of(model, inputs, baselines, background, feature_mask, additional_forward_args, precision)
-        self._masked, self._model = masked, masked.model
+        self._masked, self._model, self.module = masked, masked.model, masked.model.module
         self.inputs, self.additional_forward_args, self.removal = masked.inputs, masked.extra, masked.removal
         self.n_samples, self.device = self.inputs[0].shape[0], self.inputs[0].device
         self.players, self.player_names, self.null_players = masked.players, masked.names, masked.null_players
@@ -121,6 +122,7 @@ class Game:
             gives_probabilities=self._model.gives_probabilities,
         )
         self.target = resolve_target(target, scores, self.behavior, names, is_regressor=is_regressor)
+        self._followed = (self.target, *self.behavior.reference(scores))
         self._is_checked = False
         self._trees: tuple[TreeEnsemble, Tensor] | UnsupportedTreesError | None = None
 
@@ -288,7 +290,7 @@ class Game:
         return is_near.long()
 
     def _utility(self, scores: Tensor, block: Block) -> Tensor:
-        return self.behavior(scores, block.follow(self.target))
+        return self.behavior(scores, *map(block.follow, self._followed))
 
     def _scores_of_inputs(self) -> Tensor:
         """Scores (B, C) of the unmasked inputs."""
