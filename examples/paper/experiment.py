@@ -244,7 +244,7 @@ def run(study: Study, options: Options, extras: Callable[..., Mapping[str, Any]]
         (folder / "spread").mkdir(exist_ok=True)
         for method in ("paper_sampling", "paper_kernel", "auto"):
             run_spread(study, method, plan, folder / "spread" / f"{method}.json")
-    summary = {**describe(study, plan), **summarize(folder, plan)}
+    summary = {**describe(study, plan, options), **summarize(folder, plan)}
     write_json(folder / "results.json", summary)
     return summary
 
@@ -257,20 +257,21 @@ def plan_of(name: str, options: Options) -> Plan:
     return plan if options.orders is None else replace(plan, orders=options.orders)
 
 
-def describe(study: Study, plan: Plan) -> dict[str, Any]:
+def describe(study: Study, plan: Plan, options: Options) -> dict[str, Any]:
     """Where the numbers come from."""
     return {
         "study": study.name, "accuracy": study.accuracy, "n_train": study.n_train, "n_test": study.n_test,
         "notes": list(study.notes), "plan": asdict(plan), "version": __version__, "commit": _commit(),
-        "command": f"python -m examples.paper.{'genes' if study.name == 'golub' else study.name}{_flags(plan)}",
+        "command": f"python -m examples.paper.{'genes' if study.name == 'golub' else study.name}{_flags(options)}",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}, "
         f"{torch.get_num_threads()} thread",
     }  # fmt: skip
 
 
-def _flags(plan: Plan) -> str:
-    """The flags that repeat a plan."""
-    return f" --samples {plan.samples}" + ("" if plan.orders is None else f" --orders {plan.orders}")
+def _flags(options: Options) -> str:
+    """The flags that repeat a run, but for the folders."""
+    given = {name: getattr(options, name) for name in ("samples", "orders", "train", "epochs")}
+    return "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
 
 
 def summarize(folder: Path, plan: Plan) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def load(options: Options) -> Study:
     )
     return Study(
         name="mnist", model=model, inputs=x_test[:500], labels=y_test[:500], accuracy=accuracy(model, x_test, y_test),
-        n_train=len(x), n_test=len(x_test), baselines=0, feature_mask=superpixels(options), batch_size=5, notes=notes,
+        n_train=len(x), n_test=len(x_test), baselines=0, feature_mask=superpixels(options), batch_size=1, notes=notes,
     )  # fmt: skip
 
 
@@ -63,9 +63,9 @@ def superpixels(options: Options) -> Superpixels:
 
 def extras(study: Study, options: Options, folder: Path) -> dict[str, Any]:
     """The paper's figure of examples."""
-    n = 2 if options.quick else 6
+    n = 2 if options.quick else 4
     pictures = [image[0].numpy() for image in study.inputs[:n]]
-    return save_image_figures(study, folder / "figures", pictures, 120 if options.quick else None)
+    return save_image_figures(study, folder / "figures", pictures, 120 if options.quick else 1000)
 
 
 def _read(options: Options, part: str) -> tuple[Tensor, Tensor]:

@@ -55,6 +55,9 @@ DELETION = _by_column({
     "gnn_explainer": (0.25, 0.15, 0.25, 0.30, 0.38, 0.25, 0.27),
 })  # fmt: skip
 
+OFFSET = {"Census": "half"}
+"""The convention of the AUC that a column follows where it is not that of the published code."""
+
 POST_HOC_10 = _by_column({
     "paper_sampling": (100, 99.4, 100, 100, 100, 100, 100),
     "shapley_sampling": (100, 99.0, 100, 100, 100, 100, 100),

@@ -127,6 +127,7 @@ def parse(description: str, arguments: list[str] | None = None) -> Options:
     parser.add_argument(
         "--quick", action="store_true", help="a few samples and a short training: every step, no result"
     )
+    parser.add_argument("--summary", action="store_true", help="sum up what an unfinished run has computed so far")
     parser.add_argument("--full", action="store_true", help="as many samples as the paper, however long it takes")
     return Options(**vars(parser.parse_args(arguments)))
 

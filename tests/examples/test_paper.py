@@ -17,7 +17,7 @@ from sklearn.ensemble import RandomForestClassifier
 from bivshap_lightning import ExplanationGraph, Game
 from bivshap_lightning.explainers import find_explainer
 from bivshap_lightning.metrics import DeletionAUC, InsertionAUC, MutualRedundancyMasking, PostHocAccuracy
-from examples.paper import drug, experiment, page, published
+from examples.paper import census, drug, experiment, page, published
 from examples.paper.enrichment import by_symbol, over_representation, preranked, read_annotation, read_gene_sets
 from examples.paper.experiment import Plan
 from examples.paper.scores import PublishedSinks, RandomRanking, StepCurves, Structure
@@ -269,6 +269,28 @@ def test_drug_agrees_with_the_paper_exactly(tmp_path):
     assert found["keep_only_sinks_share"] == 0.565  # paper 56.5
     assert round(found["insertion_published"], 2) == 0.30  # paper 0.30
     assert found["deletion_published"] == pytest.approx(0.105, abs=0.002)  # paper 0.10
+
+
+@needs_data
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_census_agrees_with_the_paper_but_for_deletion(tmp_path):
+    """All 4,096 coalitions of 12 columns are enumerated: exact figures of the first 100 samples, the paper's beside."""
+    study = census.load(Options(data=DATA, output=tmp_path))
+    assert study.accuracy == pytest.approx(0.875, abs=0.002)  # paper 87.3
+    curves, sinks = StepCurves(personalized=True), PublishedSinks()
+    for start in (0, 50):
+        game = study.game(slice(start, start + 50))
+        explanation = find_explainer("auto").explain(game)
+        assert explanation.is_exact
+        for metric in (curves, sinks):
+            metric.update(game, explanation)
+    found = {key: float(value) for key, value in (curves.compute() | sinks.compute()).items()}
+    assert found["insertion_half"] == pytest.approx(0.4424, abs=0.004)  # paper 0.43
+    assert found["deletion_half"] == pytest.approx(0.2873, abs=0.004)  # paper 0.32
+    assert found["mask_sinks_accuracy"] == 1  # paper 100
+    assert found["keep_only_sinks_accuracy"] == pytest.approx(0.81, abs=0.011)  # paper 82
+    assert found["mask_sinks_share"] == pytest.approx(0.2233, abs=0.004)  # paper 23.8
 
 
 def write_sets(path, sets):
