@@ -163,6 +163,11 @@ def as_rst(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: lis
         lines[k] = "`".join(p if j % 2 else p.replace("|", "\\|") for j, p in enumerate(parts))
 
 
+def readable(app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: Any, returns: Any) -> Any:
+    """Show a default that a dataclass makes as "...": "<factory>" is no Python and would not be formatted."""
+    return (signature.replace("<factory>", "..."), returns) if signature else None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register all of it."""
     app.add_directive("public-names", PublicNames)
@@ -170,4 +175,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("warn-missing-reference", is_no_mistake)
     app.connect("env-check-consistency", check)
     app.connect("autodoc-process-docstring", as_rst)
+    app.connect("autodoc-process-signature", readable)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

@@ -14,7 +14,7 @@ import pytest
 from bivshap_lightning.metrics.catalogue import CATALOGUE
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def build(source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -22,7 +22,7 @@ def build(source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "sphinx", "-q", "-E", "-W", "--keep-going", "-b", "html"]
     return subprocess.run(
         [*command, "-d", str(folder / "doctrees"), str(source), str(folder / "html")],
-        cwd=ROOT, capture_output=True, text=True, timeout=290, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=800, check=False,
     )  # fmt: skip
 
 
