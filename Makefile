@@ -72,7 +72,7 @@ test-oldest:  ## Run the fast tests on the oldest supported versions (constraint
 
 # Strict: a link or reference that leads nowhere, or a public name without a docstring, fails.
 docs: $(INSTALLED)  ## Build the site into build/docs; open build/docs/index.html
-	$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
+	$(BIN)/python -m sphinx -q -E -W --keep-going -b html -d build/doctrees docs build/docs
 	@echo "open build/docs/index.html"
 
 gallery: $(INSTALLED)  ## Run the examples of the gallery and renew the site's pictures and printed results
