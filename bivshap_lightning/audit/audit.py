@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from bivshap_lightning.audit.batches import Batch, labels_as_target, players_of
+from bivshap_lightning.audit.record_decisions import SufficientSummary
 from bivshap_lightning.audit.results import (
     OF_GRAPHS,
     OURS,
@@ -29,6 +30,7 @@ from bivshap_lightning.audit.results import (
     array_of,
     numbers_of_results,
     state_of,
+    sufficient_numbers,
     with_scores,
 )
 from bivshap_lightning.audit.selection import SampleChunk
@@ -37,6 +39,7 @@ from bivshap_lightning.audit.task import as_classes
 from bivshap_lightning.explainers import Explanation, default_evaluations, explain_until, find_explainer
 from bivshap_lightning.explainers.auto import DEFAULT_TARGET_ERROR
 from bivshap_lightning.explainers.registry import StagedExplainer
+from bivshap_lightning.explainers.sufficient import N_SUPERSETS, SUPERSETS_PER_TURN, SufficientSet, sufficient_set
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.game.players.images import channel_dim, visible
@@ -50,6 +53,9 @@ from bivshap_lightning.metrics import (
 )
 from bivshap_lightning.metrics.catalogue import ranking_numbers
 from bivshap_lightning.metrics.sample_metric import SampleMetric
+
+COALITIONS_PER_SUPERSET = 128
+"""A random superset may be evaluated per so many coalitions of the explanation: a few per cent are spent on them."""
 
 __all__ = ["OURS", "Audit", "AuditResult", "AuditSettings", "ChunkResult", "ExplainedSample"]
 
@@ -139,12 +145,13 @@ class Audit:
         for (_, explainer), metric in self._metrics.items():
             if explainer in (OURS, *OF_GRAPHS):
                 metric.update(game, graphs)
+        sets = self._sufficient(game, explanation)
         spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, deadline)}
         # The only transfers from the device, after all evaluations.
         off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
         error = explanation.standard_error
         return ChunkResult(
-            samples=self._samples(game, chunk.batch, chunk.places, graphs),
+            samples=self._samples(game, chunk.batch, chunk.places, graphs, sets),
             errors=[] if error is None else error[:, off].double().mean(dim=1).tolist(),
             states={key: state_of(metric) for key, metric in self._metrics.items()},
             n_forwards=int(game.n_evaluations.sum()),
@@ -168,6 +175,7 @@ class Audit:
             if metric == curve_metric
         }
         samples = with_scores([s for part in parts for s in part.samples], results, self.settings.task)
+        numbers |= sufficient_numbers(samples)
         return AuditResult(
             numbers=numbers,
             curves=curves,
@@ -252,6 +260,15 @@ class Audit:
             return explainer.explain(game, n_evaluations, seed)
         return explain_until(explainer, game, target, n_evaluations, seed)
 
+    def _sufficient(self, game: Game, explanation: Explanation) -> Sequence[SufficientSet | None]:
+        """Which players suffice for each decision; a value has none, so there is nothing to keep."""
+        if self.settings.task == "regression":
+            return [None] * len(explanation)
+        wanted = self.settings.n_evaluations
+        n_coalitions = (default_evaluations(game) if wanted is None else wanted) // game.removal.n_rows
+        n_supersets = min(N_SUPERSETS, max(SUPERSETS_PER_TURN, n_coalitions // COALITIONS_PER_SUPERSET))
+        return sufficient_set(game, explanation, n_supersets=n_supersets, seed=self.settings.seed)
+
     def _judge_others(self, game: Game, deadline: float) -> dict[str, int]:
         """Explain the game by the other methods and judge them. Returns the model rows that each of them spent."""
         spent: dict[str, int] = {}
@@ -305,6 +322,7 @@ class Audit:
         batch: Batch,
         places: Sequence[int],
         graphs: Sequence[ExplanationGraph],
+        sets: Sequence[SufficientSet | None],
     ) -> list[ExplainedSample]:
         """The samples with their graphs, and what drawings need."""
         samples = []
@@ -313,7 +331,7 @@ class Audit:
         is_image = len(batch.inputs) == 1 and batch.inputs[0].dim() == 4
         pictures = visible(batch.inputs[0]) if is_image else None
         ids = game.players.ids[0]
-        for b, place in enumerate(places):
+        for b, (place, found) in enumerate(zip(places, sets, strict=True)):
             image = segments = None
             if is_image:
                 image = None if pictures is None else pictures[b].float().cpu().numpy()
@@ -329,6 +347,7 @@ class Audit:
                     image=image,
                     segments=segments,
                     words=words[b],
+                    sufficient=None if found is None else SufficientSummary.of(found, graphs[b].names),
                 )
             )
         return samples

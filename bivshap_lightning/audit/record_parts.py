@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bivshap_lightning.audit.json_fields import OPTIONAL
+from bivshap_lightning.audit.record_decisions import SufficientSummary
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.batched import rank_one
 from bivshap_lightning.graph.substitution import PlayerPair, Substitution
@@ -321,6 +322,7 @@ class SampleSummary(GraphSummary):
         gain: sum of its Shapley values, which is the output on the whole input less that with every player removed.
         scores: what the metrics gave it, by tag.
         words: one per player if it is a text.
+        sufficient: players that suffice for its decision; None where a value is explained.
     """
 
     index: int
@@ -329,6 +331,7 @@ class SampleSummary(GraphSummary):
     gain: float | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
     words: tuple[str, ...] | None = None
+    sufficient: SufficientSummary | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def class_name(self) -> str:

@@ -197,6 +197,7 @@ def _sample_summary(sample: ExplainedSample, gamma: float, class_names: ClassNam
         gain=None if shapley is None else float(shapley.sum()),
         scores=dict(sample.scores),
         words=None if sample.words is None else tuple(sample.words),
+        sufficient=sample.sufficient,
         **GraphSummary.fields_of(sample.graph, gamma),
     )
 

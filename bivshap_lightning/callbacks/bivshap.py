@@ -72,7 +72,7 @@ class BivShapCallback(EitherCallback):
         n_evaluations: at most this many model rows per sample for our explanation; None for the paper's
             ``2 * (2 * F + 2048)``.
         target_error: rows of a sample stop once the relative error of its E2 is estimated to be at most this. None for
-            0.15 if `n_evaluations` is not given either, and otherwise for all rows.
+            0.2 if `n_evaluations` is not given either, and otherwise for all rows.
         compare_with: other explainers, evaluated on the same games: names, Captum methods or instances, or any object
             that explains a game.
         compare_n_evaluations: model rows per sample for each of them, but at least four per player; None for each
@@ -96,6 +96,7 @@ class BivShapCallback(EitherCallback):
 
     Attributes:
         result: of the last audit.
+        record_path: where its record was written, on all processes; None if it was not.
         history: epoch, step and logged numbers of every audit.
 
     Example:
@@ -175,6 +176,7 @@ class BivShapCallback(EitherCallback):
         self.name = self._given_name = name
         self.output = Output(class_names, self.panels, write_record=write_record)
         self.result: AuditResult | None = None
+        self.record_path: Path | None = None
         self.history: list[dict[str, Any]] = []
         self._run: dict[str, Any] = {}
         self._cost: dict[str, float] = {}
@@ -328,7 +330,7 @@ class BivShapCallback(EitherCallback):
         result = cast(AuditResult, self.result)
         self._logged |= {name: value for name, (value, _) in result.numbers.items()}
         self._run = self._about(trainer, stage)
-        path = self._record_path(trainer)
+        path, self.record_path = self._path_of_record(trainer), None
         self._cost = self._cost_of(result, start)
         own: BaseException | None = None
         if trainer.is_global_zero and path is not None:
@@ -340,6 +342,7 @@ class BivShapCallback(EitherCallback):
                 own = error
         if any_process(trainer, own):
             return own or RuntimeError(ELSEWHERE)
+        self.record_path = path if self.output.writes_record else None
         self._cost = gather_objects(trainer, self._cost_of(result, start))[0]
         self._logged |= {f"bivshap/cost/{name}": value for name, value in self._cost.items()}
         numbers = dict(self._logged) | {"bivshap/failed": 0.0}
@@ -386,7 +389,7 @@ class BivShapCallback(EitherCallback):
             "epochs": seconds / epoch if epoch > 0 else 0.0,
         }
 
-    def _record_path(self, trainer: Any) -> Path | None:
+    def _path_of_record(self, trainer: Any) -> Path | None:
         """Where the record goes: to the same folder on all processes, nowhere with `fast_dev_run`."""
         if trainer.fast_dev_run:
             return None

@@ -83,7 +83,7 @@ class OfflineAudit(BivShapCallback):
         if isinstance(self.runner, ResumableRunner) and self.runner.store is not None:
             self.runner.store.remove()
 
-    def _record_path(self, trainer: Any) -> Path | None:
+    def _path_of_record(self, trainer: Any) -> Path | None:
         return self._folder / RECORD
 
     def _about(self, trainer: Any, stage: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from bivshap_lightning.game import Game
 
 Purpose = Literal["redundancy", "weights"]
 
-DEFAULT_TARGET_ERROR = 0.15
+DEFAULT_TARGET_ERROR = 0.2
 """Relative error of E2 at which rows stop where neither a target nor a number of rows is given."""
 
 # Rows that "sampling" or "kernel" need for the accuracy of the proxy, per row of the proxy: more than 10 on tables and

@@ -118,12 +118,12 @@ def estimate_from_values(values: PairedValues, design: Design) -> Estimate:
     parts = zip(estimate_residuals(fit.residuals, design), _fitted(fit), strict=True)
     bivariate, shapley, null_column = (a.add_(b) for a, b in parts)
     *errors, pairwise = _errors(fit, design)
-    unseen = _unseen(values, fit, design)
+    unseen, noise = _unseen(values, fit, design), (errors[0] ** 2).sum(dim=(1, 2))
     for error in errors:
         error.square_().add_(unseen.view(-1, *[1] * (error.dim() - 1)) ** 2).sqrt_()
     for matrix in (bivariate, errors[0], pairwise):
         matrix.diagonal(dim1=1, dim2=2).zero_()
-    return Estimate(bivariate, shapley, null_column, *errors, pairwise_error=pairwise)
+    return Estimate(bivariate, shapley, null_column, *errors, pairwise_error=pairwise, noise=noise)
 
 
 def fit_pairs(values: PairedValues, design: Design) -> Fit:

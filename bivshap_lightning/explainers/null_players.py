@@ -39,6 +39,8 @@ class Estimate:
         absolute_gains: (B, n, n) and (B, n), like ``bivariate`` and ``null_column`` with the absolute value of every
             gain; None if the estimator does not see gains. Zero values with larger absolute gains are cancellations.
         log_odds: the estimate for the log-odds of the same rows, where the values are probabilities.
+        noise: (B,) sum of the variances of E2 as they are expected, without what ``bivariate_error`` adds for gains that
+            the rows may not have shown; None to take the sum of its squares.
         notes: B remarks on how a sample's values were found, such as a fallback, "" for none; or nothing at all.
     """
 
@@ -51,6 +53,7 @@ class Estimate:
     pairwise_error: Tensor | None = field(default=None, kw_only=True)
     absolute_gains: tuple[Tensor, Tensor] | None = field(default=None, kw_only=True)
     log_odds: Estimate | None = field(default=None, kw_only=True)
+    noise: Tensor | None = field(default=None, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     @classmethod
@@ -100,11 +103,11 @@ class Estimate:
         return replace(_combine([self, other], choose), notes=notes if any(notes) else ())
 
     def relative_error(self) -> Tensor:
-        """(B,) the root mean square of the standard errors of E2 over that of E2 itself, noise taken out of the latter.
+        """(B,) the root mean square of the expected errors of E2 over that of E2 itself, noise taken out of the latter.
 
         Infinite where the values are no larger than their errors; zero for a constant game.
         """
-        noise = (self.bivariate_error**2).sum(dim=(1, 2))
+        noise = (self.bivariate_error**2).sum(dim=(1, 2)) if self.noise is None else self.noise
         signal = (self.bivariate**2).sum(dim=(1, 2)) - noise
         return torch.where(
             noise == 0, 0.0, torch.where(signal > 0, (noise / signal.clamp(min=1e-300)).sqrt(), torch.inf)
@@ -117,12 +120,14 @@ def _combine(parts: Sequence[Estimate], change: Callable[[Sequence[Tensor]], Ten
     pairwise = [part.pairwise_error for part in parts if part.pairwise_error is not None]
     gains = [part.absolute_gains for part in parts if part.absolute_gains is not None]
     nested = [part.log_odds for part in parts if part.log_odds is not None]
+    noise = [part.noise for part in parts if part.noise is not None]
     has_gains = len(gains) == len(parts)
     return Estimate(
         *fields,
         pairwise_error=change(pairwise) if len(pairwise) == len(parts) else None,
         absolute_gains=(change([g[0] for g in gains]), change([g[1] for g in gains])) if has_gains else None,
         log_odds=_combine(nested, change) if len(nested) == len(parts) else None,
+        noise=change(noise) if len(noise) == len(parts) else None,
     )
 
 

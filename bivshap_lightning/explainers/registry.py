@@ -179,6 +179,11 @@ def find_explainer(method: ExplainerLike, *, argument: str = "method") -> Explai
 
     if isinstance(method, str) and method in _EXPLAINERS:
         return _EXPLAINERS[method]
+    if isinstance(method, str) and method == "l2x":
+        raise ValueError(
+            f"`{argument}` must be a trained selector, got the name 'l2x'. Train one with "
+            "`bivshap_lightning.callbacks.fit_l2x(model, data, n_selected=k)` and pass it, or `L2X.load(path)`."
+        )
     if not isinstance(method, (str, type)):
         found = _as_explainer(method)
         if found is not None:

@@ -128,6 +128,7 @@ def _estimate_chains(rows: Chains, values: Tensor) -> Estimate:
     # All gains of an order sum to u(all) - u(none).
     whole = forward[:, 0].sum(dim=1).abs()
     largest = torch.maximum(torch.maximum(forward.abs().amax(dim=(1, 2)), backward.abs().amax(dim=(1, 2))), whole)
+    estimate = replace(estimate, noise=(estimate.bivariate_error**2).sum(dim=(1, 2)))
     return _allow_for_unseen_gains(_symmetrise(estimate, sums, largest), sums, largest, n_pairs)
 
 

@@ -42,8 +42,10 @@ MEMORY_ELEMENTS = 2**25
 ERROR_PAIRS = 1024
 # Players whose posterior error is computed, likewise.
 ERROR_PLAYERS = 256
-# From so many players on, relevances are trained on more pairs and drawn more strongly towards each other.
+# From so many players on, relevances are trained on more pairs.
 MANY_PLAYERS = 50
+# From so many players on, relevances are drawn more strongly towards each other.
+VERY_MANY_PLAYERS = 100
 
 
 @register
@@ -133,7 +135,7 @@ class _Process:
         # Evenly spaced: pairs of all sizes, by a rule that depends on nothing but the design.
         n_some = min(len(signs), training_pairs(n))
         some = torch.arange(n_some, device=signs.device) * len(signs) // n_some
-        ridge = 0.2 if n < MANY_PLAYERS else 1.0
+        ridge = 0.2 if n < VERY_MANY_PLAYERS else 1.0
         parameters = train(signs[some], values.odd[:, some], values.even[:, some], ridge=ridge)
         signs = torch.cat([signs, torch.ones_like(signs[:1])])
         return cls(signs, parameters, Factors.of(signs, parameters))
@@ -269,7 +271,8 @@ def _estimate(
     pairwise = (variances[3] * misfit[:, :, None] + change**2 / 4).clamp(min=0).sqrt() * spread[:, :, None]
     for matrix in (results[0], errors[0], pairwise):
         matrix.diagonal(dim1=1, dim2=2).zero_()
-    estimate = Estimate(*results, *errors, pairwise_error=pairwise)
+    noise = (variances[0] * proxy.posterior.scale[:, :, None]).clamp(min=0).sum(dim=(1, 2)) * spread[:, 0] ** 2
+    estimate = Estimate(*results, *errors, pairwise_error=pairwise, noise=noise)
     return _fall_back(estimate, kernel.estimate_from_values(values, design), proxy, standard, design)
 
 

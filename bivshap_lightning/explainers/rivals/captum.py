@@ -260,7 +260,7 @@ class _Run:
         scores = torch.zeros(n_samples, n_players, dtype=game.dtype, device=game.device)
         for rows in torch.arange(n_samples, device=game.device).split(size):
             if not bool(game.null_players[rows].all()):
-                _seed_global_rngs(self.seed, game.device)
+                seed_global_rngs(self.seed, game.device)
                 found = method.attribute(present, additional_forward_args=(rows,), **arguments)
                 scores[rows] = found.reshape(size, width)[:, :n_players].to(scores)
         return scores
@@ -288,7 +288,7 @@ class _Run:
         scores = torch.zeros(game.n_samples, game.n_players, dtype=game.dtype, device=game.device)
         for rows in torch.arange(game.n_samples, device=game.device).split(size):
             if not bool(game.null_players[rows].all()):
-                _seed_global_rngs(self.seed, game.device)
+                seed_global_rngs(self.seed, game.device)
                 found = self._average_over_draws(method, self._input_arguments(rows))
                 shapes, expected = [tuple(a.shape) for a in found], [(len(rows), *x.shape[1:]) for x in game.inputs]
                 if shapes != expected:
@@ -386,7 +386,13 @@ def _as_tuple(found: Any) -> tuple[Tensor, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def _seed_global_rngs(seed: int, device: torch.device) -> None:
+def seed_global_rngs(seed: int, device: torch.device) -> None:
+    """Seed the generators that third-party methods draw from; restore them with ``global_rngs_kept``.
+
+    Example:
+        >>> with global_rngs_kept([]):
+        ...     seed_global_rngs(0, torch.device("cpu"))
+    """
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002
     torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would also seed devices that are not restored
