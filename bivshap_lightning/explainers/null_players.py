@@ -39,8 +39,8 @@ class Estimate:
         absolute_gains: (B, n, n) and (B, n), like ``bivariate`` and ``null_column`` with the absolute value of every
             gain; None if the estimator does not see gains. Zero values with larger absolute gains are cancellations.
         log_odds: the estimate for the log-odds of the same rows, where the values are probabilities.
-        noise: (B,) sum of the variances of E2 as they are expected, without what ``bivariate_error`` adds for gains that
-            the rows may not have shown; None to take the sum of its squares.
+        noise: (B,) sum of the variances of E2 as they are expected, without what ``bivariate_error`` adds for gains
+            that the rows may not have shown; None to take the sum of its squares.
         notes: B remarks on how a sample's values were found, such as a fallback, "" for none; or nothing at all.
     """
 
