@@ -21,6 +21,7 @@ class AuditSettings:
         remark: a sentence about the settings that belongs into the record, such as that of a poor replacement.
         target_error: relative error of E2 at which a sample's rows stop; None for the default one if `n_evaluations` is
             None as well, and otherwise for all rows.
+        background_source: where drawn background rows are from; empty for rows that the user gave.
     """
 
     method: Any
@@ -31,7 +32,6 @@ class AuditSettings:
     gamma: float | None
     seed: int
     compare_with: tuple[Any, ...]
-    compare_n_evaluations: int | None
     baselines: Any
     background: Any
     feature_mask: Any
@@ -40,6 +40,7 @@ class AuditSettings:
     gamma_rule: str = FIXED_GAMMA
     remark: str = ""
     target_error: float | None = None
+    background_source: str = ""
 
     @property
     def known_gamma(self) -> float:

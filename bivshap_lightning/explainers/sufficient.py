@@ -41,6 +41,7 @@ class SufficientSet:
         stable_agreement: share of fresh random supersets of `stable_members` with it: the certificate.
         n_supersets: how many random supersets each share is over.
         n_evaluations: model rows that were spent on the sample.
+        n_stable_evaluations: how many of them on the stable set and on both shares.
         seed: of the random supersets.
     """
 
@@ -53,6 +54,7 @@ class SufficientSet:
     stable_agreement: float
     n_supersets: int
     n_evaluations: int
+    n_stable_evaluations: int
     seed: int
 
     @property
@@ -119,10 +121,11 @@ def sufficient_set(
     search = _Search(game, explanation, n_supersets, seed)
     search.grow(n_candidates)
     search.prune()
-    members = [tuple(order) for order in search.orders]
+    members, spent_before = [tuple(order) for order in search.orders], game.n_evaluations
     agreement = search.stabilise()
     certificate = search.agree(n_supersets, CERTIFICATE, 0).mean(axis=1)
     spent = (game.n_evaluations - search.spent_before).tolist()
+    spent_on_stable = (game.n_evaluations - spent_before).tolist()
     return tuple(
         SufficientSet(
             members=members[b],
@@ -134,6 +137,7 @@ def sufficient_set(
             stable_agreement=float(certificate[b]),
             n_supersets=n_supersets,
             n_evaluations=spent[b],
+            n_stable_evaluations=spent_on_stable[b],
             seed=seed,
         )
         for b in range(game.n_samples)
