@@ -37,7 +37,9 @@ from bivshap_lightning.audit.results import (
 from bivshap_lightning.audit.selection import SampleChunk
 from bivshap_lightning.audit.settings import AuditSettings
 from bivshap_lightning.audit.task import as_classes
-from bivshap_lightning.explainers import Explanation, default_evaluations, find_explainer
+from bivshap_lightning.explainers import Explanation, default_evaluations, explain_until, find_explainer
+from bivshap_lightning.explainers.auto import DEFAULT_TARGET_ERROR
+from bivshap_lightning.explainers.registry import StagedExplainer
 from bivshap_lightning.explainers.sufficient import N_SUPERSETS, SUPERSETS_PER_TURN, SufficientSet, sufficient_set
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
@@ -259,7 +261,7 @@ class Audit:
         """Explain with `n_evaluations`, or with as many as a short run says there is time for."""
         explainer, seed = self._explainer, self.settings.seed
         if np.isinf(deadline):
-            return explainer.explain(game, self.settings.n_evaluations, seed)
+            return self._explain_within(game, self.settings.n_evaluations)
         start = time.perf_counter()
         pilot = explainer.explain(game, explainer.minimum_evaluations(game), seed)
         seconds = time.perf_counter() - start
@@ -269,9 +271,16 @@ class Audit:
         wanted = self.settings.n_evaluations
         wanted = max(default_evaluations(game), least) if wanted is None else wanted
         n_evaluations = self._agree(min(wanted, int(affordable)))
-        return (
-            pilot if n_evaluations <= int(pilot.n_evaluations.max()) else explainer.explain(game, n_evaluations, seed)
-        )
+        return pilot if n_evaluations <= int(pilot.n_evaluations.max()) else self._explain_within(game, n_evaluations)
+
+    def _explain_within(self, game: Game, n_evaluations: int | None) -> Explanation:
+        """Explain with so many rows at most, with fewer where the target of the settings is reached before."""
+        target, explainer, seed = self.settings.target_error, self._explainer, self.settings.seed
+        if target is None and self.settings.n_evaluations is None and isinstance(explainer, StagedExplainer):
+            target = DEFAULT_TARGET_ERROR
+        if target is None:
+            return explainer.explain(game, n_evaluations, seed)
+        return explain_until(explainer, game, target, n_evaluations, seed)
 
     def _sufficient(self, game: Game, explanation: Explanation) -> Sequence[SufficientSet | None]:
         """Which players suffice for each decision; a value has none, so there is nothing to keep."""

@@ -76,6 +76,7 @@ class Game:
         additional_forward_args: further arguments of the model, as a tuple.
         n_evaluations: (B,) model rows spent so far, without the check for randomness where players are removed.
         rows_per_call: the largest number of rows in one forward pass.
+        work_per_row: about how many multiply-adds the model takes for one row; None if it is no torch module.
 
     Example:
         >>> game = Game(lambda x: x @ torch.tensor([1.0, 2.0]), torch.ones(1, 2), behavior="output")
@@ -112,7 +113,7 @@ class Game:
         self.n_evaluations = torch.zeros(self.n_samples, dtype=torch.int64, device=self.device)
         self.n_outputs = 0  # until the model has been run
         scores = self._scores_of_inputs()
-        self.dtype = scores.dtype
+        self.dtype, self.work_per_row = scores.dtype, masked.work_per_row()
         names, is_regressor = self._model.class_names, self._model.is_regressor
         self.behavior = choose_behavior(
             behavior,

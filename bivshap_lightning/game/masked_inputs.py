@@ -6,12 +6,13 @@ not run here, except to find the layer that embeds tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from bivshap_lightning.game.coalitions import Block
@@ -26,6 +27,9 @@ from bivshap_lightning.game.removal import Removal
 # too many rows take twice as long per row.
 ELEMENTS_OF_A_TABLE = 2**20
 ROWS_OF_A_TABLE = 2**13
+
+# Recurrent layers compute step after step, in small products: about so many times slower per multiply-add.
+SLOWNESS_OF_STEPS = 4
 
 # Other devices process more rows in parallel than a CPU.
 TIMES_A_CPU = 2**6
@@ -120,6 +124,27 @@ class MaskedInputs:
                 "Pass None for an automatic choice."
             )
         return int(perturbations_per_eval) * self.inputs[0].shape[0]
+
+    def work_per_row(self) -> int | None:
+        """About how many multiply-adds the model takes for one row, by the shapes of its parameters and inputs.
+
+        Kernels of convolutions are taken to apply at every pixel or step, all weights at every token or step of a
+        sequence; tables of embeddings are only looked up. None for a model that is no torch module.
+        """
+        module, shape = self.model.module, self.inputs[0].shape[1:]
+        if module is None:
+            return None
+        is_sequence = len(shape) == 2 or not self.inputs[0].is_floating_point()
+        n_steps = max(shape, default=1) if is_sequence else 1
+        n_pixels = math.prod(shape[1:]) if len(shape) > 2 else n_steps
+        work = 0
+        for part in module.modules():
+            if isinstance(part, (nn.Embedding, nn.EmbeddingBag)):
+                continue
+            slowness = SLOWNESS_OF_STEPS if isinstance(part, nn.RNNBase) else 1
+            for weight in part.parameters(recurse=False):
+                work += weight.numel() * slowness * (n_pixels if weight.dim() > 2 else n_steps)
+        return work
 
     def rows(self, block: Block) -> tuple[Tensor, ...]:
         """The inputs with absent players replaced, (B * K, ...) or (K, ...)."""
