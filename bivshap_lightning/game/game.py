@@ -109,9 +109,8 @@ class Game:
         self._has_nulls = bool(self.null_players.any())
         self._nulls_are_shared = bool((self.null_players == self.null_players[:1]).all())
         self.rows_per_call = masked.rows_per_call(perturbations_per_eval)
-        self.show_progress = show_progress
+        self.show_progress, self.n_outputs = show_progress, 0  # no outputs until the model has been run
         self.n_evaluations = torch.zeros(self.n_samples, dtype=torch.int64, device=self.device)
-        self.n_outputs = 0  # until the model has been run
         scores = self._scores_of_inputs()
         self.dtype, self.work_per_row = scores.dtype, masked.work_per_row()
         names, is_regressor = self._model.class_names, self._model.is_regressor
