@@ -42,6 +42,7 @@ from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.game.players.images import channel_dim, visible
 from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.batched import rank_all
 from bivshap_lightning.metrics import (
     DirectionalRedundancy,
     GammaSweep,
@@ -50,6 +51,7 @@ from bivshap_lightning.metrics import (
     RoleShares,
 )
 from bivshap_lightning.metrics.catalogue import ranking_numbers
+from bivshap_lightning.metrics.inputs import pad_with_indices
 from bivshap_lightning.metrics.sample_metric import SampleMetric
 
 COALITIONS_PER_SUPERSET = 128
@@ -98,7 +100,7 @@ class Audit:
         alone: dict[str, Any] = {"sync_on_compute": False, "per_sample": True}
         seed = self.settings.seed
         metrics: dict[tuple[str, str], SampleMetric] = {
-            (metric, explainer): kind(personalized=explainer == OURS, **alone)
+            (metric, explainer): kind(**alone)
             for metric, (kind, _) in ranking_metrics(self.settings.task).items()
             for explainer in (OURS, *self._others)
         }
@@ -356,7 +358,10 @@ def _signs(game: Game) -> Tensor:
 
 
 def _oriented(explanation: Explanation, signs: Tensor | None) -> Explanation | Tensor:
-    """What the metrics rank: scores with the sign of `u(all) - u(none)`, as graphs are ranked by themselves."""
-    if explanation.bivariate is not None or signs is None:
+    """What the metrics rank: scores with the sign of `u(all) - u(none)`; graphs by PageRank, as the paper does."""
+    if explanation.bivariate is not None:
+        ranks = [ranked.ranks for ranked in rank_all(explanation.graphs(), method="pagerank")]
+        return -torch.from_numpy(pad_with_indices(ranks, explanation.shapley.shape[1])).double()
+    if signs is None:
         return explanation
     return explanation.shapley * signs.to(explanation.shapley)
