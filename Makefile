@@ -11,7 +11,7 @@ JAVASCRIPT := tests/views/explorer/lint
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check lint lint-js format format-check types imports test test-fast test-all test-oldest bench clean
+.PHONY: help install demo check lint lint-js format format-check types imports test test-fast test-all test-oldest docs gallery bench clean
 
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ $(INSTALLED): setup.cfg pyproject.toml constraints.txt bivshap_lightning/__init_
 demo: $(INSTALLED)  ## Train, audit and judge a classifier of wines; everything goes to bivshap_demo/
 	$(BIN)/bivshap demo
 
-check: lint lint-js format-check types imports test  ## Everything: lint, format, types, import contracts, tests and doctests
+check: lint lint-js format-check types imports docs test  ## Everything: lint, format, types, import contracts, the site, tests and doctests
 
 lint: $(INSTALLED)  ## Lint with ruff
 	$(BIN)/ruff check .
@@ -69,6 +69,14 @@ test-oldest:  ## Run the fast tests on the oldest supported versions (constraint
 	.venv-oldest/bin/python -m pip install --disable-pip-version-check -c constraints-oldest.txt -e ".[dev]"
 	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist loadfile -W default \
 		-m "not slow and not browser and not exhaustive" tests
+
+# Strict: a link or reference that leads nowhere, or a public name without a docstring, fails.
+docs: $(INSTALLED)  ## Build the site into build/docs; open build/docs/index.html
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
+	@echo "open build/docs/index.html"
+
+gallery: $(INSTALLED)  ## Run the examples of the gallery and renew the site's pictures and printed results
+	OMP_NUM_THREADS=1 $(BIN)/python -m docs.make_gallery
 
 bench: $(INSTALLED)  ## Run the benchmarks
 	@set -e; for script in benchmarks/*.py; do \

@@ -7,6 +7,7 @@ and cannot say that the other would do. Needs PyTorch Geometric: `pip install bi
 """
 
 import argparse
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,8 @@ from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.nn import GraphConv
 from torch_geometric.utils import erdos_renyi_graph
 
-from bivshap_lightning import BivariateShapley
+from bivshap_lightning import BivariateShapley, ExplanationGraph
+from bivshap_lightning.views import draw_graphs, render_png
 
 N_NODES = 40
 
@@ -51,8 +53,8 @@ def train(edges: Tensor, generator: torch.Generator) -> Neighbours:
     return model.eval()
 
 
-def tell(kind: str, names: list[str], explainer: BivariateShapley, inputs: Tensor) -> None:
-    """Which players count, and which stand in for one another."""
+def tell(kind: str, names: list[str], explainer: BivariateShapley, inputs: Tensor) -> ExplanationGraph:
+    """Print which players count, and which stand in for one another; the graph."""
     graph = explainer.attribute(inputs, target=1).graph(0, names=names)
     print(f"\n{kind} as players")
     for k in graph.shapley.argsort()[::-1]:
@@ -63,10 +65,14 @@ def tell(kind: str, names: list[str], explainer: BivariateShapley, inputs: Tenso
         important = [names[k] for k in group if graph.shapley[k] > 0.1]
         if len(important) > 1:
             print(f"  {' and '.join(important)} stand in for one another")
+    return graph
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("gnn_nodes"), help="folder of the picture")
+    folder = parser.parse_args().output
+    folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(1)
     edges = erdos_renyi_graph(N_NODES, 0.1)
@@ -95,7 +101,9 @@ def main() -> None:
 
     tell("Nodes", [f"node {k}" for k in range(N_NODES)], BivariateShapley(by_nodes), marks)
     names = [f"{k} -> {node}" for k in neighbours]
-    tell("Edges", names, BivariateShapley(by_edges), torch.ones(1, len(incoming)))
+    graph = tell("Edges", names, BivariateShapley(by_edges), torch.ones(1, len(incoming)))
+    figure = draw_graphs(graph, graph.redundancy(gamma=0.02), title=f"Which edges decide about node {node}")
+    (folder / "gnn_nodes.png").write_bytes(render_png(figure)[0])
 
     explainer = Explainer(
         model,
@@ -108,6 +116,7 @@ def main() -> None:
     print("\nGNNExplainer's importance of the same edges")
     for k in importance.argsort(descending=True)[:4].tolist():
         print(f"  {names[k]:<12} {importance[k]:.2f}")
+    print(f"\nThe picture: {folder / 'gnn_nodes.png'}")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from bivshap_lightning.audit.batches import Batch, labels_as_target, players_of
+from bivshap_lightning.audit.comparison import ends, equal_terms, ranked, signs
 from bivshap_lightning.audit.record_decisions import SufficientSummary
 from bivshap_lightning.audit.results import (
     OF_GRAPHS,
@@ -41,8 +42,8 @@ from bivshap_lightning.explainers.sufficient import N_SUPERSETS, SUPERSETS_PER_T
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.game.players.images import channel_dim, visible
+from bivshap_lightning.game.progress import Portion, ProgressBar
 from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.graph.batched import rank_all
 from bivshap_lightning.metrics import (
     DirectionalRedundancy,
     GammaSweep,
@@ -51,7 +52,6 @@ from bivshap_lightning.metrics import (
     RoleShares,
 )
 from bivshap_lightning.metrics.catalogue import ranking_numbers
-from bivshap_lightning.metrics.inputs import pad_with_indices
 from bivshap_lightning.metrics.sample_metric import SampleMetric
 
 COALITIONS_PER_SUPERSET = 128
@@ -74,6 +74,10 @@ class Audit:
         names: of the players, or None.
         agree: where all processes must make the same forward passes, gives every process the value of rank zero; used
             for what depends on the clock.
+        progress: a bar of samples.
+
+    Attributes:
+        comparison_seconds: what the other explainers have taken so far, here.
     """
 
     def __init__(
@@ -83,10 +87,11 @@ class Audit:
         names: Sequence[str] | None = None,
         *,
         agree: Callable[[Any], Any] | None = None,
+        progress: ProgressBar | None = None,
     ) -> None:
         self.settings = settings
         self._names = names
-        self._agree = agree or (lambda value: value)
+        self._agree, self._progress = agree or (lambda value: value), progress
         self._explainer = find_explainer(settings.method)
         others = [find_explainer(other, argument="compare_with") for other in settings.compare_with]
         self._others = {other.name: other for other in others}
@@ -94,6 +99,7 @@ class Audit:
         metrics = {} if settings.gamma is None else self._make_metrics(settings.gamma)
         self._metrics = {key: metric.to(device) for key, metric in metrics.items()}
         self._skipped: dict[str, str] = {}
+        self.comparison_seconds = 0.0
 
     def _make_metrics(self, gamma: float) -> dict[tuple[str, str], SampleMetric]:
         # Results of other processes are combined explicitly, not synchronised by torchmetrics.
@@ -120,7 +126,7 @@ class Audit:
             chunk: samples of one shape.
         """
         game = self.game(forward, chunk.batch, chunk.places)
-        values = _ends(game).double()
+        values = ends(game).double()
         return list(zip(game.player_counts.tolist(), (values[:, 0] - values[:, 1]).tolist(), strict=True))
 
     def explain(self, forward: nn.Module, chunk: SampleChunk, deadline: float) -> ChunkResult:
@@ -135,8 +141,19 @@ class Audit:
         for metric in self._metrics.values():
             metric.reset()
         game = self.game(forward, chunk.batch, chunk.places)
+        portion = None if self._progress is None else self._portion(self._progress, game)
+        game.show_progress = portion or False
         with game.evaluation():
-            return self._explain_and_judge(game, chunk, deadline)
+            result = self._explain_and_judge(game, chunk, deadline)
+        if portion is not None:
+            portion.finish()
+        return result
+
+    def _portion(self, bar: ProgressBar, game: Game) -> Portion:
+        """The part of the bar that belongs to the samples of a game: ours, and others that spend as many rows."""
+        n_others = sum(not other.is_exact for other in self._others.values())
+        n_rows = (self.settings.n_evaluations or default_evaluations(game)) * (1 + n_others)
+        return Portion(bar, game.n_samples, n_rows * game.n_samples)
 
     def _explain_and_judge(self, game: Game, chunk: SampleChunk, deadline: float) -> ChunkResult:
         explanation = self._explain(game, deadline)
@@ -145,8 +162,9 @@ class Audit:
         for (_, explainer), metric in self._metrics.items():
             if explainer in (OURS, *OF_GRAPHS):
                 metric.update(game, graphs)
-        sets = self._sufficient(game, explanation)
-        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, deadline)}
+        sets, start = self._sufficient(game, explanation), time.perf_counter()
+        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, explanation, deadline)}
+        self.comparison_seconds += time.perf_counter() - start
         # The only transfers from the device, after all evaluations.
         off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
         error = explanation.standard_error
@@ -262,27 +280,30 @@ class Audit:
         n_supersets = min(N_SUPERSETS, max(SUPERSETS_PER_TURN, n_coalitions // COALITIONS_PER_SUPERSET))
         return sufficient_set(game, explanation, n_supersets=n_supersets, seed=self.settings.seed)
 
-    def _judge_others(self, game: Game, deadline: float) -> dict[str, int]:
+    def _judge_others(self, game: Game, ours: Explanation, deadline: float) -> dict[str, int]:
         """Explain the game by the other methods and judge them. Returns the model rows that each of them spent."""
         spent: dict[str, int] = {}
-        signs = _signs(game) if self._others else None
+        if not self._others:
+            return spent
+        orientation, parts = signs(game), equal_terms(game, ours)
         for name, other in self._others.items():
             if name in self._skipped:
                 continue
             if not math.isinf(deadline) and self._agree(time.perf_counter() > deadline):
                 self._skipped[name] = "time_budget was used up"
                 continue
-            n_evaluations = self.settings.compare_n_evaluations
-            if n_evaluations is not None:
-                n_evaluations = max(n_evaluations, 4 * game.n_players * game.removal.n_rows)
             try:
-                explanation = other.explain(game, n_evaluations, self.settings.seed)
+                found = [
+                    other.explain(part, max(n_rows, other.minimum_evaluations(part)), self.settings.seed)
+                    for part, _, n_rows in parts
+                ]
             except ValueError as error:
                 self._skipped[name] = str(error)
                 continue
-            spent[name] = int(explanation.n_evaluations.sum())
+            spent[name] = sum(int(explanation.n_evaluations.sum()) for explanation in found)
+            scores = ranked(found, [samples for _, samples, _ in parts], orientation)
             for metric in ranking_metrics(self.settings.task):
-                self._metrics[metric, name].update(game, _oriented(explanation, signs))
+                self._metrics[metric, name].update(game, scores)
         return spent
 
     def _classes(self, labels: Tensor | None, n_samples: int) -> Tensor | None:
@@ -344,24 +365,3 @@ class Audit:
                 )
             )
         return samples
-
-
-def _ends(game: Game) -> Tensor:
-    """The values of all players and of none, (B, 2)."""
-    return game(torch.tensor([[True], [False]], device=game.device).expand(1, 2, game.n_players))
-
-
-def _signs(game: Game) -> Tensor:
-    """The sign of `u(all) - u(none)` of each sample, (B, 1), 1 for 0."""
-    values = _ends(game)
-    return torch.where(values[:, :1] < values[:, 1:], -1.0, 1.0)
-
-
-def _oriented(explanation: Explanation, signs: Tensor | None) -> Explanation | Tensor:
-    """What the metrics rank: scores with the sign of `u(all) - u(none)`; graphs by PageRank, as the paper does."""
-    if explanation.bivariate is not None:
-        ranks = [ranked.ranks for ranked in rank_all(explanation.graphs(), method="pagerank")]
-        return -torch.from_numpy(pad_with_indices(ranks, explanation.shapley.shape[1])).double()
-    if signs is None:
-        return explanation
-    return explanation.shapley * signs.to(explanation.shapley)

@@ -37,7 +37,7 @@ class ChunkStore:
     """The finished chunks of one audit.
 
     Args:
-        folder: where they are kept; made when the first one is.
+        folder: where they are kept; made, in a folder that exists, when the first one is.
         identity: what all chunks depend on, in JSON's types.
 
     Example:
@@ -82,7 +82,7 @@ class ChunkStore:
             StorageError: the disk is full, the folder is gone or cannot be written to.
         """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(exist_ok=True)  # but not the output folder: if that is gone, so are earlier chunks
             write_record(self._folder / self.name_of(chunk), KIND, {**_to_fields(part), "digest": self._digest(chunk)})
         except OSError as error:
             raise StorageError(

@@ -40,11 +40,11 @@ class Configuration:
         gamma: the largest weight that counts as redundant.
         seed: of the choice of samples and of the coalitions.
         n_evaluations: model rows per sample that were allowed; None for the default.
-        compare_n_evaluations: likewise, for each of the other explainers.
         explainers: all explainers that were judged.
         skipped: explainers that were left out, with the reason.
         gamma_rule: how gamma was found: "fixed" for a given number, otherwise the formula.
         task: "binary", "multiclass", "multilabel" or "regression"; empty in records that do not say.
+        background: digest of the background rows; empty without any.
     """
 
     behavior: str
@@ -56,11 +56,11 @@ class Configuration:
     method: str = ""
     seed: int = 0
     n_evaluations: int | None = None
-    compare_n_evaluations: int | None = None
     explainers: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     gamma_rule: str = field(default=FIXED_GAMMA, metadata=OPTIONAL)
     task: str = field(default="", metadata=OPTIONAL)
+    background: str = field(default="", metadata=OPTIONAL)
 
     @property
     def compared_gamma(self) -> float | str:
@@ -90,6 +90,7 @@ class Run:
         checkpoint: file name of the checkpoint, for an audit of one.
         checkpoint_sha256: checksum of that file.
         model: import path of the model's class.
+        compared_epoch: the epoch of the numbers of other explainers, if they are those of an earlier audit.
     """
 
     stage: str = ""
@@ -102,6 +103,7 @@ class Run:
     checkpoint: str | None = None
     checkpoint_sha256: str | None = None
     model: str | None = None
+    compared_epoch: int | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def moment(self) -> dict[str, str | int]:

@@ -89,6 +89,7 @@ class AuditResult:
         method: how our values were computed.
         removal: what replaced absent players.
         skipped: other explainers that were left out, with the reason.
+        compared_epoch: the epoch whose numbers of other explainers these are; None for this audit's own.
     """
 
     numbers: dict[str, tuple[float, float]]
@@ -100,6 +101,25 @@ class AuditResult:
     method: str
     removal: str
     skipped: dict[str, str]
+    compared_epoch: int | None = None
+
+    def with_comparison(self, earlier: AuditResult, epoch: int) -> AuditResult:
+        """This result with the numbers of other explainers of an earlier one, which judged the same samples.
+
+        Args:
+            earlier: a result with a comparison.
+            epoch: of that result.
+        """
+        scores = {sample.index: sample.scores for sample in earlier.samples}
+        return replace(
+            self,
+            numbers={**earlier.numbers, **self.numbers},
+            curves=self.curves | {name: curve for name, curve in earlier.curves.items() if name not in self.curves},
+            samples=[replace(s, scores={**scores.get(s.index, {}), **s.scores}) for s in self.samples],
+            n_evaluations={**earlier.n_evaluations, **self.n_evaluations},
+            skipped={**earlier.skipped, **self.skipped},
+            compared_epoch=epoch,
+        )
 
 
 def numbers_of_results(

@@ -148,7 +148,12 @@ class Output:
                 segments=sample.segments,
                 words=sample.words,
             )
-        panels.write_curves(result.curves, step=step, subtitle=when)
+        spent = result.n_evaluations
+        curves = {f"{name}, {spent[name]:,.0f} rows": curve for name, curve in result.curves.items()}
+        compared = "" if result.compared_epoch is None else f", other explainers of epoch {result.compared_epoch}"
+        panels.write_curves(curves, step=step, subtitle=f"{when}{compared}; rows: model rows spent per sample")
+        if result.sweep:
+            panels.write_sweep(result.sweep, step=step)
 
     def record(
         self, result: AuditResult, settings: AuditSettings, run: Mapping[str, Any], cost: Mapping[str, float]
@@ -173,7 +178,8 @@ def summary_line(result: AuditResult, settings: AuditSettings, cost: Mapping[str
     others = {e: v for e, v in ranked.items() if e != OURS}
     best = max if judged.direction == "higher" else min
     name = best(others, key=others.__getitem__) if others else ""
-    beside = f" (best other {name} {others[name]:.3f})" if others else ""
+    when = "" if result.compared_epoch is None else f" in epoch {result.compared_epoch}"
+    beside = f" (best other {name} {others[name]:.3f}{when})" if others else ""
     skipped = f", without {', '.join(result.skipped)} (the record says why)" if result.skipped else ""
     roles = ", ".join(f"{numbers[ROLES_TAG + role]:.0%} {role}" for role in ROLES)
     notes = "".join(f"{note} " for note in notes_of(result, settings) if note.startswith(NOTHING))

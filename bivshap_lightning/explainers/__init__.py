@@ -25,6 +25,7 @@ from bivshap_lightning.explainers.rivals import (  # noqa: F401  (each registers
     gnn_explainer,
     second_order,
     shapiq,
+    univariate,
 )
 
 __all__ = [

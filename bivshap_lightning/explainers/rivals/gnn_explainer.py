@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.registry import register
-from bivshap_lightning.explainers.rivals.captum import seed_global_rngs
 from bivshap_lightning.explainers.rivals.element_attribution import (
     baseline_rows,
     check_floating_point,
@@ -30,7 +29,7 @@ from bivshap_lightning.explainers.rivals.element_attribution import (
     element_players,
 )
 from bivshap_lightning.game import Game
-from bivshap_lightning.game.model import global_rngs_kept
+from bivshap_lightning.game.evaluation_mode import global_rngs_kept, seed_global_rngs
 
 # PyTorch Geometric's default, which the paper uses.
 DEFAULT_STEPS = 100

@@ -355,9 +355,7 @@ def numbers(content: PageContent, anchor: str, title: str) -> Markup:
             row += ["–", "–"] if before is None else [number(before.value), f"{found.value - before.value:+.4g}"]
         rows.append(row)
     over = count(len(content.record.samples), "sample")
-    note = (
-        f"Over {over}. A standard error of 0 means that all samples agree; the interval then comes from their number."
-    )
+    note = f"Over {over}. A standard error of 0: all samples agree, and the interval comes from their number."
     parts = [tag("p", note), table("All numbers of the record.", head, rows), _by_class(content)]
     return folded_section(anchor, title, *parts)
 
