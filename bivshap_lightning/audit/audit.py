@@ -109,7 +109,7 @@ class Audit:
         alone: dict[str, Any] = {"sync_on_compute": False, "per_sample": True}
         seed = self.settings.seed
         metrics: dict[tuple[str, str], SampleMetric] = {
-            (metric, explainer): kind(personalized=explainer == OURS, **alone)
+            (metric, explainer): kind(**alone)
             for metric, (kind, _) in ranking_metrics(self.settings.task).items()
             for explainer in (OURS, *self._others)
         }
