@@ -96,9 +96,7 @@ class GNNExplainer:
                 if len(players) > 1:
                     value = _value_of_presence(game, connected(utility), b, players)
                     seed_global_rngs(seed, game.device)
-                    found = self._learn(
-                        _log_probability(game, value, whole[b]), len(players), n_steps, game.device
-                    )
+                    found = self._learn(_log_probability(game, value, whole[b]), len(players), n_steps, game.device)
                     nodes[b, players] = found[0].to(nodes)
                     edges[b, players[:, None], players] = found[1].T.to(edges)
         return Explanation.of(
