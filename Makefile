@@ -7,10 +7,11 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+JAVASCRIPT := tests/views/explorer/lint
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check lint format format-check types imports test test-fast test-all test-oldest bench clean
+.PHONY: help install demo check lint lint-js format format-check types imports test test-fast test-all test-oldest docs gallery bench clean
 
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,10 +29,18 @@ $(INSTALLED): setup.cfg pyproject.toml constraints.txt bivshap_lightning/__init_
 demo: $(INSTALLED)  ## Train, audit and judge a classifier of wines; everything goes to bivshap_demo/
 	$(BIN)/bivshap demo
 
-check: lint format-check types imports test  ## Everything: lint, format, types, import contracts, tests and doctests
+check: lint lint-js format-check types imports docs test  ## Everything: lint, format, types, import contracts, the site, tests and doctests
 
 lint: $(INSTALLED)  ## Lint with ruff
 	$(BIN)/ruff check .
+
+# Node is no part of the set-up: where npm or its registry is missing, this says so and goes on.
+lint-js:  ## Lint the explorer's JavaScript and check its types, where npm is there
+	@if npm install --prefix $(JAVASCRIPT) --no-audit --no-fund --no-package-lock --silent 2>/dev/null; then \
+		npm run --prefix $(JAVASCRIPT) --silent check && echo "The explorer's JavaScript passes eslint and tsc."; \
+	else \
+		echo "The explorer's JavaScript is not checked: npm, or its registry, cannot be reached."; \
+	fi
 
 format: $(INSTALLED)  ## Rewrite the files in the house format
 	$(BIN)/ruff format .
@@ -61,6 +70,14 @@ test-oldest:  ## Run the fast tests on the oldest supported versions (constraint
 	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist loadfile -W default \
 		-m "not slow and not browser and not exhaustive" tests
 
+# Strict: a link or reference that leads nowhere, or a public name without a docstring, fails.
+docs: $(INSTALLED)  ## Build the site into build/docs; open build/docs/index.html
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
+	@echo "open build/docs/index.html"
+
+gallery: $(INSTALLED)  ## Run the examples of the gallery and renew the site's pictures and printed results
+	OMP_NUM_THREADS=1 $(BIN)/python -m docs.make_gallery
+
 bench: $(INSTALLED)  ## Run the benchmarks
 	@set -e; for script in benchmarks/*.py; do \
 		[ -e "$$script" ] || { echo "There are no benchmarks in benchmarks/." >&2; exit 1; }; \
@@ -68,5 +85,5 @@ bench: $(INSTALLED)  ## Run the benchmarks
 	done
 
 clean:  ## Remove the environment, caches and build products
-	rm -rf $(VENV) .venv-oldest build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest $(JAVASCRIPT)/node_modules build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find bivshap_lightning tests $(wildcard examples benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,7 +8,7 @@ after Masoomi et al., "Explanations of Black-Box Models based on Directional Fea
     explanation = BivariateShapley(model, seed=0).attribute(inputs)
     graph = explanation.graph(0)            # of the first sample; W[i, j]: importance of j when i is present
     graph.ranking()                         # one score per feature, high = important
-    graph.redundancy(gamma=1e-5).groups     # features that stand in for one another
+    graph.redundancy(gamma=1e-5).groups     # features that replace one another
 
 Public names are loaded on first use: importing the package imports neither torch nor Lightning nor Captum.
 """

@@ -156,6 +156,9 @@ def _add_gate(commands: Any) -> None:
         "--json", nargs="?", const=STDOUT, metavar="OUT",
         help="write the verdict as JSON to this file; without one, or with -, print it instead of the table",
     )  # fmt: skip
+    gate.add_argument(
+        "--keep", action="store_true", help="keep the verdict beside the record too, where TensorBoard's tab shows it"
+    )
     gate.set_defaults(run=_gate)
 
 
@@ -176,6 +179,13 @@ def _gate(options: argparse.Namespace) -> int:
             Path(path).write_text(getattr(verdict, f"to_{form}")(), encoding="utf-8")
         except OSError as error:
             return fail(f"`--{form}` must be a writable file, got {path} ({error.strerror}).", as_json)
+    if options.keep and Path(options.record).is_file():
+        from bivshap_lightning.gate.verdict_file import save_verdict
+
+        try:
+            save_verdict(verdict, options.record)
+        except OSError as error:
+            return fail(f"`--keep` must be able to write beside {options.record} ({error.strerror}).", as_json)
     if as_json:
         put(verdict.to_json())
     elif verdict.error is None:

@@ -220,7 +220,7 @@ def run_demo(folder: Path, *, seed: int = 0) -> Demo:
     files["rules"].write_text(RULES, encoding="utf-8")
     # The first and the last epoch: what training changed can be seen, and the demo stays short.
     callback = BivShapCallback(
-        every_n_epochs=N_EPOCHS - 1, n_samples=PROBE_SIZE, n_evaluations=N_ROWS, compare_n_evaluations=N_ROWS, seed=0,
+        every_n_epochs=N_EPOCHS - 1, n_samples=PROBE_SIZE, n_evaluations=N_ROWS, seed=0,
         compare_with=OTHERS, panels=PanelOptions(n_samples=2), feature_names=column_names(), baselines=0.0,
         class_names=[f"grower {k}" for k in range(3)], on_error="raise",
     )  # fmt: skip
@@ -237,7 +237,7 @@ def run_demo(folder: Path, *, seed: int = 0) -> Demo:
 
 
 def picture(record: AuditRecord) -> bytes:
-    """The importance of every column for the first grower, and which columns stand in for each other, as PNG."""
+    """The importance of every column for the first grower, and which columns replace each other, as PNG."""
     name, graph = next(iter(record.class_graphs.items()))
     members = [g for s, g in zip(record.samples, record.sample_graphs, strict=True) if s.class_name == name]
     figure = draw_axis(
@@ -251,9 +251,9 @@ def picture(record: AuditRecord) -> bytes:
 
 
 def substitutes(record: AuditRecord, n_pairs: int = 5) -> str:
-    """The columns that stand in for each other most, as a table and in one sentence."""
+    """The columns that replace each other most, as a table and in one sentence."""
     head = f"{'column':<22}{'given':<22}{'importance gone':>16}{'by the pair itself':>20}"
-    lines = ["", "Columns that stand in for each other:", "", head, "-" * len(head)]
+    lines = ["", "Columns that replace each other:", "", head, "-" * len(head)]
     lines += [f"{p.player:<22}{p.given:<22}{p.total:>16.0%}{p.own:>20.0%}" for p in record.substitutes[:n_pairs]]
     if record.substitutes:
         lines += ["", _in_words(record.substitutes[0])]

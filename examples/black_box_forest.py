@@ -83,7 +83,7 @@ def keep_representatives(model: Any, explanation: Explanation, rows: np.ndarray,
 
 
 def show_one_wine(explanation: Explanation, names: list[str], what: str, output: Path) -> None:
-    """A redundancy that holds in one direction only, a group of features that stand in for each other, a picture."""
+    """A redundancy that holds in one direction only, a group of features that replace each other, a picture."""
     index, maker, redundant = most_striking(explanation, names)
     graph = explanation.graph(index, names)
     h, left = graph.redundancy(gamma_of(graph)), shares_left(graph)

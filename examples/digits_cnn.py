@@ -1,4 +1,4 @@
-"""Which parts of a digit stand in for one another: a network, superpixels, and the graphs on the picture itself.
+"""Which parts of a digit replace each other: a network, superpixels, and the graphs on the picture itself.
 
 A small convolutional network learns scikit-learn's digits, drawn at 24 x 24 pixels. Each picture is cut into
 superpixels (SLIC, scikit-image), each superpixel is a player, an absent one is black. The redundancy graph then says

@@ -16,7 +16,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from bivshap_lightning.callbacks import BivShapCallback
 from bivshap_lightning.gate import Rule, make_history
+from bivshap_lightning.views import render_png
 from bivshap_lightning.views.html.history import render_history
+from bivshap_lightning.views.html.timeline import draw_bump_chart
 
 RULES = [Rule(metric="drift/shares", max=0.1)]
 
@@ -83,6 +85,7 @@ def main() -> None:
     print(history.to_text())
     page = options.output / "history.html"
     page.write_text(render_history(history), encoding="utf-8")
+    (options.output / "release_history.png").write_bytes(render_png(draw_bump_chart(history))[0])
     print(f"page: {page}")
 
 

@@ -1,7 +1,7 @@
 """A column that stands twice in a table: SHAP splits its credit, the graph shows the pair.
 
 A network learns wine from scikit-learn's bundled table, in which the most telling column stands twice. Shapley values
-make both copies look half as important as the column is; the redundancy graph says that either stands in for the other.
+make both copies look half as important as the column is; the redundancy graph says that either one replaces the other.
 """
 
 import argparse

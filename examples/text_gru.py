@@ -1,4 +1,4 @@
-"""The paper's sentence: two words that stand in for one another, and a third that says nothing once they are there.
+"""The paper's sentence: two words that replace each other, and a third that says nothing once they are there.
 
 A GRU learns sentiment, from reviews made here or from real ones (``--data``, a folder with ``imdb_train.jsonl.gz``).
 Then "The movie is the worst; surprisingly awful" is explained: words are players, an absent word is embedded as zero.

@@ -108,6 +108,19 @@ def test_adult_columns(tmp_path):
 
 
 @pytest.mark.slow
+def test_gnn_nodes(tmp_path):
+    """Two marked neighbours are interchangeable, as nodes and as edges."""
+    pytest.importorskip("torch_geometric")
+    said = run_example("gnn_nodes.py", "--output", tmp_path)
+    node, first, second = re.search(r"Node (\d+) has .* of which (\d+) and (\d+) are marked", said).groups()
+    assert f"node {first} and node {second} stand in for one another" in said
+    assert f"{first} -> {node} and {second} -> {node} stand in for one another" in said
+    shares = [float(share) for share in re.findall(r"Shapley value ([\d.]+)", said)]
+    assert shares == pytest.approx([0.5] * 4, abs=0.06)
+    assert (tmp_path / "gnn_nodes.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
 def test_release_history(tmp_path):
     """Accuracy stays, the share of the hidden sensor goes, and the last release is stopped by its name."""
     said = run_example("release_history.py", "--output", tmp_path)

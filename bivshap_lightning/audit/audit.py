@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from bivshap_lightning.audit.batches import Batch, labels_as_target, players_of
+from bivshap_lightning.audit.comparison import ends, equal_terms, ranked, signs
+from bivshap_lightning.audit.record_decisions import SufficientSummary
 from bivshap_lightning.audit.results import (
     OF_GRAPHS,
     OURS,
@@ -29,15 +31,18 @@ from bivshap_lightning.audit.results import (
     array_of,
     numbers_of_results,
     state_of,
+    sufficient_numbers,
     with_scores,
 )
 from bivshap_lightning.audit.selection import SampleChunk
 from bivshap_lightning.audit.settings import AuditSettings
 from bivshap_lightning.audit.task import as_classes
 from bivshap_lightning.explainers import Explanation, default_evaluations, find_explainer
+from bivshap_lightning.explainers.sufficient import N_SUPERSETS, SUPERSETS_PER_TURN, SufficientSet, sufficient_set
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.game.players.images import channel_dim, visible
+from bivshap_lightning.game.progress import Portion, ProgressBar
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.metrics import (
     DirectionalRedundancy,
@@ -48,6 +53,9 @@ from bivshap_lightning.metrics import (
 )
 from bivshap_lightning.metrics.catalogue import ranking_numbers
 from bivshap_lightning.metrics.sample_metric import SampleMetric
+
+COALITIONS_PER_SUPERSET = 128
+"""A random superset may be evaluated per so many coalitions of the explanation: a few per cent are spent on them."""
 
 __all__ = ["OURS", "Audit", "AuditResult", "AuditSettings", "ChunkResult", "ExplainedSample"]
 
@@ -66,6 +74,10 @@ class Audit:
         names: of the players, or None.
         agree: where all processes must make the same forward passes, gives every process the value of rank zero; used
             for what depends on the clock.
+        progress: a bar of samples.
+
+    Attributes:
+        comparison_seconds: what the other explainers have taken so far, here.
     """
 
     def __init__(
@@ -75,10 +87,11 @@ class Audit:
         names: Sequence[str] | None = None,
         *,
         agree: Callable[[Any], Any] | None = None,
+        progress: ProgressBar | None = None,
     ) -> None:
         self.settings = settings
         self._names = names
-        self._agree = agree or (lambda value: value)
+        self._agree, self._progress = agree or (lambda value: value), progress
         self._explainer = find_explainer(settings.method)
         others = [find_explainer(other, argument="compare_with") for other in settings.compare_with]
         self._others = {other.name: other for other in others}
@@ -86,6 +99,7 @@ class Audit:
         metrics = {} if settings.gamma is None else self._make_metrics(settings.gamma)
         self._metrics = {key: metric.to(device) for key, metric in metrics.items()}
         self._skipped: dict[str, str] = {}
+        self.comparison_seconds = 0.0
 
     def _make_metrics(self, gamma: float) -> dict[tuple[str, str], SampleMetric]:
         # Results of other processes are combined explicitly, not synchronised by torchmetrics.
@@ -112,7 +126,7 @@ class Audit:
             chunk: samples of one shape.
         """
         game = self.game(forward, chunk.batch, chunk.places)
-        values = _ends(game).double()
+        values = ends(game).double()
         return list(zip(game.player_counts.tolist(), (values[:, 0] - values[:, 1]).tolist(), strict=True))
 
     def explain(self, forward: nn.Module, chunk: SampleChunk, deadline: float) -> ChunkResult:
@@ -127,8 +141,19 @@ class Audit:
         for metric in self._metrics.values():
             metric.reset()
         game = self.game(forward, chunk.batch, chunk.places)
+        portion = None if self._progress is None else self._portion(self._progress, game)
+        game.show_progress = portion or False
         with game.evaluation():
-            return self._explain_and_judge(game, chunk, deadline)
+            result = self._explain_and_judge(game, chunk, deadline)
+        if portion is not None:
+            portion.finish()
+        return result
+
+    def _portion(self, bar: ProgressBar, game: Game) -> Portion:
+        """The part of the bar that belongs to the samples of a game: ours, and others that spend as many rows."""
+        n_others = sum(not other.is_exact for other in self._others.values())
+        n_rows = (self.settings.n_evaluations or default_evaluations(game)) * (1 + n_others)
+        return Portion(bar, game.n_samples, n_rows * game.n_samples)
 
     def _explain_and_judge(self, game: Game, chunk: SampleChunk, deadline: float) -> ChunkResult:
         explanation = self._explain(game, deadline)
@@ -137,12 +162,14 @@ class Audit:
         for (_, explainer), metric in self._metrics.items():
             if explainer in (OURS, *OF_GRAPHS):
                 metric.update(game, graphs)
-        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, deadline)}
+        sets, start = self._sufficient(game, explanation), time.perf_counter()
+        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, explanation, deadline)}
+        self.comparison_seconds += time.perf_counter() - start
         # The only transfers from the device, after all evaluations.
         off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
         error = explanation.standard_error
         return ChunkResult(
-            samples=self._samples(game, chunk.batch, chunk.places, graphs),
+            samples=self._samples(game, chunk.batch, chunk.places, graphs, sets),
             errors=[] if error is None else error[:, off].double().mean(dim=1).tolist(),
             states={key: state_of(metric) for key, metric in self._metrics.items()},
             n_forwards=int(game.n_evaluations.sum()),
@@ -166,6 +193,7 @@ class Audit:
             if metric == curve_metric
         }
         samples = with_scores([s for part in parts for s in part.samples], results, self.settings.task)
+        numbers |= sufficient_numbers(samples)
         return AuditResult(
             numbers=numbers,
             curves=curves,
@@ -243,27 +271,39 @@ class Audit:
             pilot if n_evaluations <= int(pilot.n_evaluations.max()) else explainer.explain(game, n_evaluations, seed)
         )
 
-    def _judge_others(self, game: Game, deadline: float) -> dict[str, int]:
+    def _sufficient(self, game: Game, explanation: Explanation) -> Sequence[SufficientSet | None]:
+        """Which players suffice for each decision; a value has none, so there is nothing to keep."""
+        if self.settings.task == "regression":
+            return [None] * len(explanation)
+        wanted = self.settings.n_evaluations
+        n_coalitions = (default_evaluations(game) if wanted is None else wanted) // game.removal.n_rows
+        n_supersets = min(N_SUPERSETS, max(SUPERSETS_PER_TURN, n_coalitions // COALITIONS_PER_SUPERSET))
+        return sufficient_set(game, explanation, n_supersets=n_supersets, seed=self.settings.seed)
+
+    def _judge_others(self, game: Game, ours: Explanation, deadline: float) -> dict[str, int]:
         """Explain the game by the other methods and judge them. Returns the model rows that each of them spent."""
         spent: dict[str, int] = {}
-        signs = _signs(game) if self._others else None
+        if not self._others:
+            return spent
+        orientation, parts = signs(game), equal_terms(game, ours)
         for name, other in self._others.items():
             if name in self._skipped:
                 continue
             if not math.isinf(deadline) and self._agree(time.perf_counter() > deadline):
                 self._skipped[name] = "time_budget was used up"
                 continue
-            n_evaluations = self.settings.compare_n_evaluations
-            if n_evaluations is not None:
-                n_evaluations = max(n_evaluations, 4 * game.n_players * game.removal.n_rows)
             try:
-                explanation = other.explain(game, n_evaluations, self.settings.seed)
+                found = [
+                    other.explain(part, max(n_rows, other.minimum_evaluations(part)), self.settings.seed)
+                    for part, _, n_rows in parts
+                ]
             except ValueError as error:
                 self._skipped[name] = str(error)
                 continue
-            spent[name] = int(explanation.n_evaluations.sum())
+            spent[name] = sum(int(explanation.n_evaluations.sum()) for explanation in found)
+            scores = ranked(found, [samples for _, samples, _ in parts], orientation)
             for metric in ranking_metrics(self.settings.task):
-                self._metrics[metric, name].update(game, _oriented(explanation, signs))
+                self._metrics[metric, name].update(game, scores)
         return spent
 
     def _classes(self, labels: Tensor | None, n_samples: int) -> Tensor | None:
@@ -296,6 +336,7 @@ class Audit:
         batch: Batch,
         places: Sequence[int],
         graphs: Sequence[ExplanationGraph],
+        sets: Sequence[SufficientSet | None],
     ) -> list[ExplainedSample]:
         """The samples with their graphs, and what drawings need."""
         samples = []
@@ -304,7 +345,7 @@ class Audit:
         is_image = len(batch.inputs) == 1 and batch.inputs[0].dim() == 4
         pictures = visible(batch.inputs[0]) if is_image else None
         ids = game.players.ids[0]
-        for b, place in enumerate(places):
+        for b, (place, found) in enumerate(zip(places, sets, strict=True)):
             image = segments = None
             if is_image:
                 image = None if pictures is None else pictures[b].float().cpu().numpy()
@@ -320,24 +361,7 @@ class Audit:
                     image=image,
                     segments=segments,
                     words=words[b],
+                    sufficient=None if found is None else SufficientSummary.of(found, graphs[b].names),
                 )
             )
         return samples
-
-
-def _ends(game: Game) -> Tensor:
-    """The values of all players and of none, (B, 2)."""
-    return game(torch.tensor([[True], [False]], device=game.device).expand(1, 2, game.n_players))
-
-
-def _signs(game: Game) -> Tensor:
-    """The sign of `u(all) - u(none)` of each sample, (B, 1), 1 for 0."""
-    values = _ends(game)
-    return torch.where(values[:, :1] < values[:, 1:], -1.0, 1.0)
-
-
-def _oriented(explanation: Explanation, signs: Tensor | None) -> Explanation | Tensor:
-    """What the metrics rank: scores with the sign of `u(all) - u(none)`, as graphs are ranked by themselves."""
-    if explanation.bivariate is not None or signs is None:
-        return explanation
-    return explanation.shapley * signs.to(explanation.shapley)

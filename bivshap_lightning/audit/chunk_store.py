@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from bivshap_lightning.audit.audit import ChunkResult, ExplainedSample
+from bivshap_lightning.audit.json_fields import decode, encode
+from bivshap_lightning.audit.record_decisions import SufficientSummary
 from bivshap_lightning.audit.selection import SampleChunk
 from bivshap_lightning.graph.conversion import explanation_from_fields, explanation_to_fields
 from bivshap_lightning.graph.storage import read_record, write_record
@@ -35,7 +37,7 @@ class ChunkStore:
     """The finished chunks of one audit.
 
     Args:
-        folder: where they are kept; made when the first one is.
+        folder: where they are kept; made, in a folder that exists, when the first one is.
         identity: what all chunks depend on, in JSON's types.
 
     Example:
@@ -80,7 +82,7 @@ class ChunkStore:
             StorageError: the disk is full, the folder is gone or cannot be written to.
         """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(exist_ok=True)  # but not the output folder: if that is gone, so are earlier chunks
             write_record(self._folder / self.name_of(chunk), KIND, {**_to_fields(part), "digest": self._digest(chunk)})
         except OSError as error:
             raise StorageError(
@@ -110,6 +112,7 @@ def _to_fields(part: ChunkResult) -> dict[str, Any]:
     fields["samples"] = []
     for number, sample in enumerate(part.samples):
         values = {f.name: getattr(sample, f.name) for f in dataclasses.fields(sample) if f.name != "graph"}
+        values["sufficient"] = encode(sample.sufficient)
         values |= {f"{GRAPH}{name}": value for name, value in explanation_to_fields(sample.graph).items()}
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
         fields |= {f"samples/{number}/{name}": value for name, value in arrays.items()}
@@ -128,6 +131,8 @@ def _from_fields(fields: Mapping[str, Any]) -> ChunkResult:
     for k, plain in enumerate(fields["samples"]):
         values = plain | beside["samples", k]
         graph = {name.removeprefix(GRAPH): values.pop(name) for name in list(values) if name.startswith(GRAPH)}
-        samples.append(ExplainedSample(graph=explanation_from_fields(graph), **values))
+        found = values.pop("sufficient")
+        sufficient = None if found is None else decode(SufficientSummary, found, source="chunk")
+        samples.append(ExplainedSample(graph=explanation_from_fields(graph), sufficient=sufficient, **values))
     rest = {f.name: fields[f.name] for f in dataclasses.fields(ChunkResult)}
     return ChunkResult(**rest | {"states": states, "samples": samples})

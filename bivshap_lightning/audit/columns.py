@@ -103,7 +103,7 @@ def column_report(
         names: of the columns; by default their numbers.
         categorical: columns that hold categories, for the association in the data.
         data: (M, F) rows on which association is measured; by default `inputs`.
-        baselines: what stands in for an absent column, as in `attribute`.
+        baselines: what replaces an absent column, as in `attribute`.
         background: rows that do, averaged over; for tables better than a fixed row.
         method: of the explainer.
         n_evaluations: model rows per sample and game.

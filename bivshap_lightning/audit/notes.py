@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bivshap_lightning.audit.audit import AuditResult, AuditSettings
+from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings
 from bivshap_lightning.metrics.catalogue import REDUNDANCY
 
 LITTLE = {"probability": 0.1, "logit": 0.5, "log_odds": 0.5}
@@ -24,7 +24,7 @@ def notes_of(result: AuditResult, settings: AuditSettings) -> tuple[str, ...]:
         result: of the audit.
         settings: of the audit.
     """
-    found = [_nothing_to_explain(result, settings), _control_is_as_good(result), settings.remark]
+    found = [_nothing_to_explain(result, settings), _control_is_as_good(result), _earlier(result), settings.remark]
     return tuple(note for note in found if note)
 
 
@@ -55,3 +55,11 @@ def _control_is_as_good(result: AuditResult) -> str:
         f"accuracy_with_representatives ({accuracy:.3f}) is no higher than that of as many features removed at random "
         f"({random:.3f}), so it says nothing about the groups."
     )
+
+
+def _earlier(result: AuditResult) -> str:
+    """Whether the numbers of other explainers are those of an earlier epoch."""
+    if result.compared_epoch is None:
+        return ""
+    others = ", ".join(name for name in result.curves if name != OURS)
+    return f"The numbers of {others} are those of epoch {result.compared_epoch}: they do not run in every audit."

@@ -26,6 +26,8 @@ PARTS = ("weights", "standard_error", "shapley", "shapley_standard_error")
 _NAME = re.compile(f"({'|'.join(PARTS)})|({'|'.join(PARTS)}|image|segments)_(\\d{{1,9}})")
 _ROUNDING = 2.0**-22
 """Relative error of a stored number, with room for that of sums over samples."""
+_SCALES = tuple((sign * a * 2.0**-20, sign * b * 2.0**-20) for sign in (1, -1) for a, b in ((1, 0), (0, 1), (1, 1)))
+"""By how much weights alone, and all values, are moved to see which roles rounding may change."""
 
 
 def graphs_of_samples(record: AuditRecord) -> tuple[ExplanationGraph, ...]:
@@ -117,11 +119,42 @@ def _verify_summary(record: AuditRecord, place: str, summary: GraphSummary, grap
     inside = all(any(small <= large for large in recorded) for small in _groups(larger))
     inside &= all(any(small <= large for large in _groups(smaller)) for small in recorded)
     demand(inside, record, f"{place}.groups", "be what the arrays say", summary.groups)
+    _verify_roles(record, place, summary, graph)
     if n_sure == n_possible:
         for kind, positions in {"sources": larger.sources, "sinks": larger.sinks}.items():
             names: tuple[str, ...] = getattr(summary, kind)
             true = set(names) == {graph.names[k] for k in positions}
             demand(true, record, f"{place}.{kind}", "be what the arrays say", names)
+
+
+def _verify_roles(record: AuditRecord, place: str, summary: GraphSummary, graph: ExplanationGraph) -> None:
+    """Every role is the one that the arrays give, or one that they give when rounding moves them."""
+    if not summary.roles or graph.shapley is None:
+        return
+    gamma = record.configuration.gamma
+    found = graph.roles(gamma)
+    if summary.roles == found.roles:
+        groups = tuple(tuple(graph.names[k] for k in group) for group in found.groups)
+        same = set(map(frozenset, groups)) == set(map(frozenset, summary.interchangeable))
+        demand(same, record, f"{place}.interchangeable", "be what the arrays say", summary.interchangeable)
+        return
+    near = [found, *(_scaled(graph, of_weights, of_all).roles(gamma) for of_weights, of_all in _SCALES)]
+    possible = [{roles.roles[k] for roles in near} for k in range(graph.n_players)]
+    wrong = [name for name, role, among in zip(graph.names, summary.roles, possible, strict=True) if role not in among]
+    demand(not wrong, record, f"{place}.roles", "be what the arrays say", wrong)
+
+
+def _scaled(graph: ExplanationGraph, of_weights: float, of_all: float) -> ExplanationGraph:
+    """The graph with weights, and everything, larger by as much as rounding may have changed them."""
+    return ExplanationGraph(
+        graph.weights * (1 + of_weights + of_all),
+        names=graph.names,
+        shapley=None if graph.shapley is None else graph.shapley * (1 + of_all),
+        standard_error=graph.standard_error,
+        shapley_standard_error=graph.shapley_standard_error,
+        absolute=None if graph.absolute is None else _scaled(graph.absolute, of_weights, of_all),
+        scale=graph.scale,
+    )
 
 
 def _shifted(graph: ExplanationGraph, sign: int) -> ExplanationGraph:

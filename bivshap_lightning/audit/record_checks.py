@@ -13,6 +13,7 @@ from bivshap_lightning.text import shown
 
 if TYPE_CHECKING:
     from bivshap_lightning.audit.record import AuditRecord
+    from bivshap_lightning.audit.record_decisions import SufficientSummary
     from bivshap_lightning.audit.record_parts import Curve, Estimate, GraphSummary, SampleSummary
 
 TOLERANCE = 1e-6
@@ -93,6 +94,25 @@ def _verify_sample(record: AuditRecord, sample: SampleSummary, place: str) -> No
     demand(same, record, f"{place}.words", "hold one word per player", sample.words)
     for tag, score in sample.scores.items():
         _verify_range(record, tag, score, f"{place}.scores")
+    if sample.sufficient is not None:
+        _verify_sufficient(record, sample, sample.sufficient, f"{place}.sufficient")
+
+
+def _verify_sufficient(record: AuditRecord, sample: SampleSummary, found: SufficientSummary, place: str) -> None:
+    """Members are players, the stable set begins with the small one, and shares and scores are theirs."""
+    stable = found.stable_members
+    known = set(stable) <= set(sample.players) and len(set(stable)) == len(stable)
+    demand(known, record, f"{place}.stable_members", "be different players", stable)
+    begins = stable[: len(found.members)] == found.members
+    demand(begins, record, f"{place}.members", "be the first of the stable members", found.members)
+    for name in ("agreement", "stable_agreement"):
+        share: float = getattr(found, name)
+        demand(0 <= share <= 1, record, f"{place}.{name}", "lie in [0, 1]", share)
+    counts = (found.n_supersets, found.n_evaluations)
+    demand(min(counts) >= 0, record, f"{place}.n_supersets", "be 0 or more, and n_evaluations too", counts)
+    for tag, score in found.scores.items():
+        same = sample.scores.get(tag, score) == score
+        demand(same, record, f"{place}.scores", f"say of {tag} what the set says, {score:g}", sample.scores.get(tag))
 
 
 def _verify_range(record: AuditRecord, tag: str, value: float, place: str, field: str = "") -> None:

@@ -87,7 +87,7 @@ def read_files(path: Path) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
     """
     if path.suffix.lower() == ".npz":
         raise RecordError(f"`record` must be the JSON file of an audit, got {path}. Pass {path.with_suffix('.json')}.")
-    content = _parse(_read(path, MAX_JSON_BYTES, "record"), path)
+    content = _parse(read_regular_file(path, MAX_JSON_BYTES, "record"), path)
     arrays = content.pop("arrays", None)
     entries = arrays if isinstance(arrays, dict) else {}
     name, digest = entries.get("file"), entries.get("sha256")
@@ -95,7 +95,7 @@ def read_files(path: Path) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
     if not plain or not isinstance(digest, str) or len(entries) != 2:
         raise RecordError(f"{path}: arrays must name a file and its sha256, got {shown(arrays)}. Audit again.")
     beside = _arrays_file(path, str(name))
-    data = _read(beside, MAX_NPZ_BYTES, "arrays")
+    data = read_regular_file(beside, MAX_NPZ_BYTES, "arrays")
     if hashlib.sha256(data).hexdigest() != digest:
         raise RecordError(
             f"`record` must have its own arrays beside it, got others or damaged ones in {beside}. "
@@ -104,12 +104,28 @@ def read_files(path: Path) -> tuple[dict[str, Any], Mapping[str, NDArray[Any]]]:
     return content, StoredArrays(data, str(beside))
 
 
-def _read(path: Path, most: int, what: str) -> bytes:
-    """The bytes of a regular file; neither a device nor a pipe is waited for."""
+def read_regular_file(path: Path, most: int, what: str) -> bytes:
+    """The bytes of a regular file; neither a device nor a pipe is waited for.
+
+    Args:
+        path: of the file.
+        most: bytes that it may have.
+        what: what messages call it.
+
+    Raises:
+        RecordError: the file is missing, cannot be read, is not regular or too large.
+
+    Example:
+        >>> read_regular_file(Path("/no/such.json"), 100, "record")
+        Traceback (most recent call last):
+        ...
+        bivshap_lightning.audit.errors.RecordError: `record` must be a readable file, got /no/such.json (No such ...
+    """
     try:
         if path.is_dir():
             found = ", ".join(p.name for p in sorted(path.glob("*.json"))[-3:]) or "none"
-            raise RecordError(f"`{what}` must be a readable file, got {path} (a folder; records in it: {found}).")
+            inside = f"; records in it: {found}" if what == "record" else ""
+            raise RecordError(f"`{what}` must be a readable file, got {path} (a folder{inside}).")
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
@@ -163,8 +179,14 @@ def _checksum_of(content: Mapping[str, Any], path: Path) -> str:
 def _arrays_file(path: Path, name: str) -> Path:
     """The NPZ file of a record: of the recorded name, or of the JSON file's own if both were renamed."""
     for beside in (path.with_name(name), path.with_suffix(".npz")):
-        if os.path.lexists(beside):
-            return beside
+        try:
+            beside.lstat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            reason = error.strerror or error
+            raise RecordError(f"`arrays` must be a readable file, got {beside} ({reason}).") from error
+        return beside
     raise RecordError(
         f"`record` must have its arrays beside it, got no {printable(name)} or {path.with_suffix('.npz').name} beside "
         f"{path}. Keep JSON and NPZ together."

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bivshap_lightning.audit.json_fields import OPTIONAL
+from bivshap_lightning.audit.record_decisions import SufficientSummary
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.batched import rank_one
 from bivshap_lightning.graph.substitution import PlayerPair, Substitution
@@ -39,11 +40,11 @@ class Configuration:
         gamma: the largest weight that counts as redundant.
         seed: of the choice of samples and of the coalitions.
         n_evaluations: model rows per sample that were allowed; None for the default.
-        compare_n_evaluations: likewise, for each of the other explainers.
         explainers: all explainers that were judged.
         skipped: explainers that were left out, with the reason.
         gamma_rule: how gamma was found: "fixed" for a given number, otherwise the formula.
         task: "binary", "multiclass", "multilabel" or "regression"; empty in records that do not say.
+        background: digest of the background rows; empty without any.
     """
 
     behavior: str
@@ -55,11 +56,11 @@ class Configuration:
     method: str = ""
     seed: int = 0
     n_evaluations: int | None = None
-    compare_n_evaluations: int | None = None
     explainers: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     gamma_rule: str = field(default=FIXED_GAMMA, metadata=OPTIONAL)
     task: str = field(default="", metadata=OPTIONAL)
+    background: str = field(default="", metadata=OPTIONAL)
 
     @property
     def compared_gamma(self) -> float | str:
@@ -89,6 +90,7 @@ class Run:
         checkpoint: file name of the checkpoint, for an audit of one.
         checkpoint_sha256: checksum of that file.
         model: import path of the model's class.
+        compared_epoch: the epoch of the numbers of other explainers, if they are those of an earlier audit.
     """
 
     stage: str = ""
@@ -101,6 +103,7 @@ class Run:
     checkpoint: str | None = None
     checkpoint_sha256: str | None = None
     model: str | None = None
+    compared_epoch: int | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def moment(self) -> dict[str, str | int]:
@@ -321,6 +324,7 @@ class SampleSummary(GraphSummary):
         gain: sum of its Shapley values, which is the output on the whole input less that with every player removed.
         scores: what the metrics gave it, by tag.
         words: one per player if it is a text.
+        sufficient: players that suffice for its decision; None where a value is explained.
     """
 
     index: int
@@ -329,6 +333,7 @@ class SampleSummary(GraphSummary):
     gain: float | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
     words: tuple[str, ...] | None = None
+    sufficient: SufficientSummary | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def class_name(self) -> str:

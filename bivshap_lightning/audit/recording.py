@@ -118,7 +118,7 @@ def make_record(
     record = AuditRecord(
         configuration=configuration_of(result, settings),
         versions=software_versions(),
-        run=Run(**{**about, "sample_keys": tuple(run.get("sample_keys", ()))}),
+        run=Run(**{**about, "sample_keys": tuple(run.get("sample_keys", ()))}, compared_epoch=result.compared_epoch),
         validation_metrics={name: value for name, value in logged.items() if is_finite_number(value)},
         # Shares of all players come without a standard error; the samples have it.
         metrics={
@@ -149,17 +149,28 @@ def configuration_of(result: AuditResult, settings: AuditSettings) -> Configurat
         behavior=setting_text(settings.behavior),
         link=setting_text(settings.link),
         players="automatic" if settings.feature_mask is None else setting_text(settings.feature_mask),
-        removal=" ".join([result.removal, *_digests((settings.baselines, settings.background))]),
+        removal=_removal_text(result, settings),
+        background="" if settings.background is None else setting_text(settings.background),
         target="predicted" if settings.target is None else settings.target,
         gamma=settings.known_gamma,
         gamma_rule=settings.gamma_rule,
         task="" if settings.task == "auto" else settings.task,
         seed=settings.seed,
         n_evaluations=settings.n_evaluations,
-        compare_n_evaluations=settings.compare_n_evaluations,
         explainers=tuple(result.curves),
         skipped=dict(result.skipped),
     )
+
+
+def _removal_text(result: AuditResult, settings: AuditSettings) -> str:
+    """What absent players were replaced by.
+
+    Rows that the user gave are told apart by their content. Rows that were drawn are named by the rule: audits of two
+    models are comparable although the second was trained on newer data.
+    """
+    if settings.background_source:
+        return f"mean over {len(settings.background[0])} {settings.background_source}"
+    return " ".join([result.removal, *_digests((settings.baselines, settings.background))])
 
 
 def setting_text(value: Any) -> str:
@@ -197,6 +208,7 @@ def _sample_summary(sample: ExplainedSample, gamma: float, class_names: ClassNam
         gain=None if shapley is None else float(shapley.sum()),
         scores=dict(sample.scores),
         words=None if sample.words is None else tuple(sample.words),
+        sufficient=sample.sufficient,
         **GraphSummary.fields_of(sample.graph, gamma),
     )
 

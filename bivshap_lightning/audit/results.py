@@ -11,8 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bivshap_lightning.audit.record_decisions import SufficientSummary
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.metrics.catalogue import find_number, ranking_numbers
+from bivshap_lightning.metrics.intervals import ratio_of_sums
 from bivshap_lightning.metrics.sample_metric import SampleMetric
 
 OURS = "ours"
@@ -34,6 +36,7 @@ class ExplainedSample:
         segments: (H, W) the player of each pixel of a picture.
         words: one per player if it is a text.
         scores: what the metrics gave it, by tag.
+        sufficient: players that suffice for its decision; None where a value is explained.
     """
 
     index: int
@@ -44,6 +47,7 @@ class ExplainedSample:
     segments: NDArray[Any] | None = None
     words: list[str] | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
+    sufficient: SufficientSummary | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class AuditResult:
         method: how our values were computed.
         removal: what replaced absent players.
         skipped: other explainers that were left out, with the reason.
+        compared_epoch: the epoch whose numbers of other explainers these are; None for this audit's own.
     """
 
     numbers: dict[str, tuple[float, float]]
@@ -96,6 +101,25 @@ class AuditResult:
     method: str
     removal: str
     skipped: dict[str, str]
+    compared_epoch: int | None = None
+
+    def with_comparison(self, earlier: AuditResult, epoch: int) -> AuditResult:
+        """This result with the numbers of other explainers of an earlier one, which judged the same samples.
+
+        Args:
+            earlier: a result with a comparison.
+            epoch: of that result.
+        """
+        scores = {sample.index: sample.scores for sample in earlier.samples}
+        return replace(
+            self,
+            numbers={**earlier.numbers, **self.numbers},
+            curves=self.curves | {name: curve for name, curve in earlier.curves.items() if name not in self.curves},
+            samples=[replace(s, scores={**scores.get(s.index, {}), **s.scores}) for s in self.samples],
+            n_evaluations={**earlier.n_evaluations, **self.n_evaluations},
+            skipped={**earlier.skipped, **self.skipped},
+            compared_epoch=epoch,
+        )
 
 
 def numbers_of_results(
@@ -138,8 +162,24 @@ def with_scores(
         names = [key.removeprefix("per_sample_") for key in result if re.fullmatch(pattern, key)]
         scores |= {f"bivshap/{explainer}/{name}": result[f"per_sample_{name}"].tolist() for name in names}
     scores = {tag: values for tag, values in scores.items() if _is_meant(tag, task)}
-    found = [replace(s, scores={tag: values[k] for tag, values in scores.items()}) for k, s in enumerate(samples)]
+    found = [
+        replace(s, scores={tag: values[k] for tag, values in scores.items()} | sufficient_scores(s))
+        for k, s in enumerate(samples)
+    ]
     return sorted(found, key=lambda s: s.index)
+
+
+def sufficient_scores(sample: ExplainedSample) -> dict[str, float]:
+    """What the sufficient set of a sample contributes, by tag."""
+    return {} if sample.sufficient is None else sample.sufficient.scores
+
+
+def sufficient_numbers(samples: Sequence[ExplainedSample]) -> dict[str, tuple[float, float]]:
+    """Means and standard errors of what the sufficient sets contribute, by tag; none if a sample has no set."""
+    found = [sufficient_scores(sample) for sample in samples]
+    if not all(found):
+        return {}
+    return {tag: ratio_of_sums([(scores[tag], 1.0) for scores in found]) for tag in found[0]}
 
 
 def state_of(metric: SampleMetric) -> dict[str, NDArray[Any]]:

@@ -154,6 +154,10 @@ class SampleSelection:
         row = next(row for row in gather(self._rows.get(key)) if row is not None)
         return self._stack([row], device)
 
+    def rows(self) -> dict[str, tuple[Tensor, ...]]:
+        """The chosen samples that this process holds, by key: inputs, further tensors, labels."""
+        return dict(self._rows)
+
     def labels(self) -> list[Tensor]:
         """The labels of this process's samples, one by one; empty where there are none."""
         template = self._template

@@ -19,6 +19,7 @@ class AuditSettings:
     Attributes:
         gamma_rule: how gamma was found.
         remark: a sentence about the settings that belongs into the record, such as that of a poor replacement.
+        background_source: where drawn background rows are from; empty for rows that the user gave.
     """
 
     method: Any
@@ -29,7 +30,6 @@ class AuditSettings:
     gamma: float | None
     seed: int
     compare_with: tuple[Any, ...]
-    compare_n_evaluations: int | None
     baselines: Any
     background: Any
     feature_mask: Any
@@ -37,6 +37,7 @@ class AuditSettings:
     task: Any = "auto"
     gamma_rule: str = FIXED_GAMMA
     remark: str = ""
+    background_source: str = ""
 
     @property
     def known_gamma(self) -> float:

@@ -2,7 +2,7 @@
 
 The rules, in order; the first that applies decides:
 
-1. the user's word;
+1. the argument `task`, if it is given;
 2. no labels: two outputs or more are classes; a single output is ambiguous unless the loss names the task;
 3. labels of several columns, as many as outputs: zeros and ones with several ones (or none) in some row are
    independent labels; one 1 in every row is ambiguous unless the loss names the task; other numbers are a regression;
@@ -54,14 +54,14 @@ def find_task(task: TaskName | Literal["auto"], labels: Tensor | None, n_outputs
     """The task by the rules of this module.
 
     Args:
-        task: the user's word, or "auto".
+        task: one of the tasks, or "auto".
         labels: (B, ...) of some samples, or None.
         n_outputs: columns of the model's output.
         module: whose loss is looked at.
 
     Raises:
         TaskError: labels, outputs and loss leave a choice.
-        ValueError: the user's word is none of the tasks.
+        ValueError: `task` is none of the tasks.
 
     Example:
         >>> find_task("auto", torch.tensor([0.0, 1.0, 1.0]), 1)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bivshap_lightning.audit.audit import AuditResult, AuditSettings
+from bivshap_lightning.audit.default_removal import background_of
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.task import TaskName
 from bivshap_lightning.callbacks.lightning import (
@@ -27,7 +28,7 @@ from bivshap_lightning.callbacks.lightning import (
 )
 from bivshap_lightning.callbacks.output import Output, PanelOptions, advice_on, summary_line
 from bivshap_lightning.callbacks.runner import ELSEWHERE, AuditRunner
-from bivshap_lightning.callbacks.schedule import DEFAULT_MAX_SHARE, AuditSchedule
+from bivshap_lightning.callbacks.schedule import DEFAULT_MAX_SHARE, AuditSchedule, cost_of
 from bivshap_lightning.explainers.registry import ExplainerLike
 from bivshap_lightning.game.behavior import BehaviorName
 
@@ -54,9 +55,11 @@ class BivShapCallback(EitherCallback):
             output of a regression and the probability of a class.
         link: what the scores mean: "softmax" (class logits), "sigmoid" (independent logits), "identity"
             (probabilities), or "auto" for the rule of :mod:`bivshap_lightning.game.behavior`.
-        baselines: what replaces an absent player: None (zero), a number (for texts the id of a token), a tensor,
-            ``Blur(3)`` or ``ChannelMean()`` for images, ``ZeroEmbedding()`` for texts.
-        background: instead of baselines, rows over which values are averaged.
+        baselines: what replaces an absent player: a number (for texts the id of a token), a tensor,
+            ``Blur(3)`` or ``ChannelMean()`` for images, ``ZeroEmbedding()`` for texts. None: zero, unless `background`
+            is given, or 8 to 32 rows of the training data for tables (2-D inputs with floats among them).
+        background: instead of baselines, rows over which values are averaged: the rows, how many to draw from the
+            training data (from the validation data where that cannot be read), or "package.module:name" of rows.
         feature_mask: integer player ids, or a maker of players: ``Grid(4)`` or ``Superpixels(50)`` for images,
             ``Tokens(tokenizer)`` for texts (pictures then show the sentence), ``Columns({"colour": "col_*"}, columns)``
             for tables, ``Segments(10)`` for series, or any function of the inputs. None: columns of tables, 8 x 8
@@ -70,10 +73,10 @@ class BivShapCallback(EitherCallback):
         method: how values are found, as in :class:`~bivshap_lightning.BivariateShapley`.
         n_evaluations: model rows per sample for our explanation; None for the paper's ``2 * (2 * F + 2048)``, or
             enumeration if that is cheaper.
-        compare_with: other explainers, evaluated on the same games: names, Captum methods or instances, or any object
-            that explains a game.
-        compare_n_evaluations: model rows per sample for each of them, but at least four per player; None for each
-            explainer's own default.
+        compare_with: other explainers of the same games: names, Captum methods or instances, or any object that can
+            explain a game. Each may spend as many model rows on a sample as ours did, and stops where it has converged.
+            Without `every_n_epochs` they run at the first and the last audit and when `max_share` allows; in between
+            their last numbers are logged again.
         gamma: the largest absolute weight that counts as redundant. None: relative to what there is to explain, the
             smaller of 1 % and 15 % / F of the mean `abs(u(all) - u(none))` over the samples (F players). The paper's is
             1e-5.
@@ -93,6 +96,7 @@ class BivShapCallback(EitherCallback):
 
     Attributes:
         result: of the last audit.
+        record_path: where its record was written, on all processes; None if it was not.
         history: epoch, step and logged numbers of every audit.
 
     Example:
@@ -119,7 +123,6 @@ class BivShapCallback(EitherCallback):
         method: ExplainerLike = "auto",
         n_evaluations: int | None = None,
         compare_with: Sequence[Any] = DEFAULT_COMPARISON,
-        compare_n_evaluations: int | None = 256,
         gamma: float | None = None,
         seed: int = 0,
         perturbations_per_eval: int | None = None,
@@ -149,9 +152,8 @@ class BivShapCallback(EitherCallback):
             gamma=gamma,
             seed=seed,
             compare_with=tuple(compare_with),
-            compare_n_evaluations=compare_n_evaluations,
             baselines=torch.tensor(baselines) if isinstance(baselines, list) else baselines,
-            background=background,
+            background=background_of(background),
             feature_mask=torch.tensor(feature_mask) if isinstance(feature_mask, list) else feature_mask,
             perturbations_per_eval=perturbations_per_eval,
             task=task,
@@ -163,6 +165,7 @@ class BivShapCallback(EitherCallback):
             feature_names=feature_names,
             input_fn=input_fn,
             forward_fn=forward_fn,
+            dataloader_idx=dataloader_idx,
         )
         self.schedule = AuditSchedule(every_n_epochs, max_share)
         self.on_error, self.dataloader_idx = on_error, dataloader_idx
@@ -170,11 +173,13 @@ class BivShapCallback(EitherCallback):
         self.name = self._given_name = name
         self.output = Output(class_names, self.panels, write_record=write_record)
         self.result: AuditResult | None = None
+        self.record_path: Path | None = None
         self.history: list[dict[str, Any]] = []
         self._run: dict[str, Any] = {}
         self._cost: dict[str, float] = {}
         self._logged: dict[str, float] = {}
         self._triggered = self._is_current = False
+        self._compared: tuple[int, AuditResult] | None = None
         self._epoch_start: float | None = None
 
     @property
@@ -212,6 +217,7 @@ class BivShapCallback(EitherCallback):
         """What a checkpoint keeps: which samples are explained, and the history."""
         return {
             "sample_keys": self.runner.state_dict(),
+            "background": self.runner.removal.state_dict(),
             "history": self.history,
             "logged": self._logged,
             "layouts": self.output.state_dict(),
@@ -221,6 +227,7 @@ class BivShapCallback(EitherCallback):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restore the choice of samples and the history."""
         self.runner.load_state_dict(state_dict["sample_keys"])
+        self.runner.removal.load_state_dict(state_dict["background"])
         self.history, self._logged = list(state_dict["history"]), dict(state_dict["logged"])
         self.output.load_state_dict(state_dict["layouts"])
         self.schedule.load_state_dict(state_dict["schedule"])
@@ -228,6 +235,7 @@ class BivShapCallback(EitherCallback):
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Start to measure the run's time."""
         self.schedule.start_run()
+        self._compared = None
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Start the clock, to know an audit's share of the epoch."""
@@ -258,18 +266,22 @@ class BivShapCallback(EitherCallback):
         """Audit if it is time to, and log."""
         if trainer.sanity_checking:
             return
-        due = self._triggered or not is_fitting(trainer) or self.schedule.is_due(trainer.current_epoch)
+        asked = self._triggered or not is_fitting(trainer)
+        is_last = is_fitting(trainer) and trainer.current_epoch + 1 == trainer.max_epochs
+        due = asked or self.schedule.is_due(trainer.current_epoch)
+        compare = asked or is_last or self._compared is None or self.schedule.may_compare()
         # Clocks differ: rank zero decides for all processes.
-        self._end_of_epoch(trainer, pl_module, "validate", due=trainer.strategy.broadcast(due))
+        due, compare = trainer.strategy.broadcast((due, compare))
+        self._end_of_epoch(trainer, pl_module, "validate", due=due, compare=compare)
 
     def on_test_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Audit, and log."""
-        self._end_of_epoch(trainer, pl_module, "test", due=True)
+        self._end_of_epoch(trainer, pl_module, "test")
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Audit the trained model unless its last validation was audited; warn if nothing was audited at all."""
         if self.schedule.every_n_epochs is None and not self._is_current and self.runner.has_samples("validate"):
-            self._run_audit(trainer, pl_module, "validate")
+            self._run_audit(trainer, pl_module, "validate", compare=True)
             for logger in trainer.loggers:
                 logger.log_metrics(self._tagged(), step=logged_step(trainer))
         if "bivshap/failed" not in self._logged:
@@ -283,11 +295,14 @@ class BivShapCallback(EitherCallback):
         if not trainer.sanity_checking and dataloader_idx == self.dataloader_idx:
             self.runner.offer(trainer, batch, stage)
 
-    def _end_of_epoch(self, trainer: Any, pl_module: Any, stage: str, *, due: bool) -> None:
-        self._is_current = due
+    def _end_of_epoch(
+        self, trainer: Any, pl_module: Any, stage: str, *, due: bool = True, compare: bool = True
+    ) -> None:
+        # An audit without the comparison is not the last one: the end of fitting has one with it.
+        self._is_current = due and (compare or not self.settings.compare_with)
         if due:
             self._triggered = False
-            self._run_audit(trainer, pl_module, stage)
+            self._run_audit(trainer, pl_module, stage, compare=compare)
         for name, value in self._tagged().items():
             # Equal on all processes; `sync_dist` only prevents a warning of Lightning.
             pl_module.log(name, torch.tensor(value, device=pl_module.device), sync_dist=trainer.world_size > 1)
@@ -296,14 +311,16 @@ class BivShapCallback(EitherCallback):
         """The numbers of the last audit under this callback's name."""
         return {self.name + tag.removeprefix("bivshap"): value for tag, value in self._logged.items()}
 
-    def _run_audit(self, trainer: Any, pl_module: Any, stage: str) -> None:
+    def _run_audit(self, trainer: Any, pl_module: Any, stage: str, *, compare: bool) -> None:
         start = time.perf_counter()
-        result, error = self.runner.run(trainer, pl_module, stage, start)
+        result, error = self.runner.run(trainer, pl_module, stage, start, compare=compare)
         if result is not None:
-            self.result = result
+            if compare or self._compared is None:
+                self._compared = (trainer.current_epoch, result)
+            self.result = result if compare else result.with_comparison(self._compared[1], self._compared[0])
             error = self._publish(trainer, stage, start)
         self._logged["bivshap/failed"] = 0.0 if error is None else 1.0
-        self.schedule.add(time.perf_counter() - start)
+        self.schedule.add(time.perf_counter() - start, self.runner.comparison_seconds)
         self._handle_error(trainer, error)
 
     def _handle_error(self, trainer: Any, error: BaseException | None) -> None:
@@ -323,8 +340,8 @@ class BivShapCallback(EitherCallback):
         result = cast(AuditResult, self.result)
         self._logged |= {name: value for name, (value, _) in result.numbers.items()}
         self._run = self._about(trainer, stage)
-        path = self._record_path(trainer)
-        self._cost = self._cost_of(result, start)
+        path, self.record_path = self._path_of_record(trainer), None
+        self._cost = cost_of(result, start, self._epoch_start)
         own: BaseException | None = None
         if trainer.is_global_zero and path is not None:
             try:
@@ -335,7 +352,8 @@ class BivShapCallback(EitherCallback):
                 own = error
         if any_process(trainer, own):
             return own or RuntimeError(ELSEWHERE)
-        self._cost = gather_objects(trainer, self._cost_of(result, start))[0]
+        self.record_path = path if self.output.writes_record else None
+        self._cost = gather_objects(trainer, cost_of(result, start, self._epoch_start))[0]
         self._logged |= {f"bivshap/cost/{name}": value for name, value in self._cost.items()}
         numbers = dict(self._logged) | {"bivshap/failed": 0.0}
         moment = {name: self._run[name] for name in ("epoch", "step", "stage")}
@@ -345,20 +363,7 @@ class BivShapCallback(EitherCallback):
         return None
 
     def _about(self, trainer: Any, stage: str) -> dict[str, Any]:
-        """Which audit this is."""
-        return {
-            "stage": stage,
-            "epoch": trainer.current_epoch,
-            "step": logged_step(trainer),
-            "world_size": trainer.world_size,
-            "time_budget": self.runner.time_budget,
-            "n_samples": self.runner.n_samples,
-            "sample_keys": self.runner.sample_keys(stage),
-            # Asked of the trainer on all processes, because it may reduce over them.
-            "validation_metrics": {
-                tag: float(value) for tag, value in trainer.callback_metrics.items() if not tag.startswith("bivshap/")
-            },
-        }
+        return self.runner.about(trainer, stage)
 
     def summary(self) -> str:
         """What the last audit found and what it cost, in one line."""
@@ -372,16 +377,7 @@ class BivShapCallback(EitherCallback):
             raise RuntimeError("`record` must be asked for after an audit, got none so far.")
         return self.output.record(self.result, self.runner.resolved, self._run, self._cost)
 
-    def _cost_of(self, result: AuditResult, start: float) -> dict[str, float]:
-        seconds = time.perf_counter() - start
-        epoch = start - self._epoch_start if self._epoch_start is not None else 0.0
-        return {
-            "seconds": seconds,
-            "forwards": float(result.n_forwards),
-            "epochs": seconds / epoch if epoch > 0 else 0.0,
-        }
-
-    def _record_path(self, trainer: Any) -> Path | None:
+    def _path_of_record(self, trainer: Any) -> Path | None:
         """Where the record goes: to the same folder on all processes, nowhere with `fast_dev_run`."""
         if trainer.fast_dev_run:
             return None

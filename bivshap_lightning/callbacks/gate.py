@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 
@@ -15,10 +15,12 @@ from bivshap_lightning.callbacks.lightning import (
     EitherCallback,
     MisconfigurationException,
     gather_objects,
+    logged_step,
     rank_zero_warn,
 )
 from bivshap_lightning.gate import GateError, RecordError, Rule, Verdict, judge
 from bivshap_lightning.gate.rules_file import as_gate
+from bivshap_lightning.gate.verdict_file import save_verdict
 
 TAG = "bivshap/gate/passed"
 
@@ -28,7 +30,8 @@ class RedundancyGate(EitherCallback):
 
     Logged as ``bivshap/gate/passed``, 1 or 0, so that `ModelCheckpoint` and `EarlyStopping` can monitor it. In epochs
     without an audit the last verdict is logged again. An audit that failed, or that lacks a number of the rules, does
-    not pass.
+    not pass. An audit at the end of fitting is judged there. Verdicts are kept in the folder `verdicts` beside the
+    records, and TensorBoard's tab shows them.
 
     Args:
         rules: the path of a rules file, or rules.
@@ -104,18 +107,45 @@ class RedundancyGate(EitherCallback):
         """Judge the audit, and log."""
         self._end_of_epoch(trainer, pl_module)
 
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Judge an audit that was made at the end of fitting, and log."""
+        verdict = self._judge(trainer, only_new=True)
+        if verdict is not None:
+            for logger in trainer.loggers:
+                logger.log_metrics({TAG: float(verdict.passed)}, step=logged_step(trainer))
+            self._apply(trainer, verdict)
+
     def _end_of_epoch(self, trainer: Any, pl_module: Any) -> None:
+        verdict = self._judge(trainer)
+        value = torch.tensor(float(self._passed), device=pl_module.device)
+        pl_module.log(TAG, value, sync_dist=trainer.world_size > 1)
+        if verdict is not None:
+            self._apply(trainer, verdict)
+
+    @property
+    def _passed(self) -> bool:
+        return self.verdict is not None and self.verdict.passed
+
+    def _judge(self, trainer: Any, *, only_new: bool = False) -> Verdict | None:
+        """A new verdict, the same on all processes; None if there is nothing new to judge."""
         audit = next(c for c in trainer.callbacks if isinstance(c, BivShapCallback))
-        verdict = self._new_verdict(trainer, audit)
+        verdict = None if only_new and audit.result is self._judged else self._new_verdict(trainer, audit)
         # Results are equal on all processes; all take the verdict of rank zero.
-        verdict = gather_objects(trainer, verdict)[0]
+        verdict = cast("Verdict | None", gather_objects(trainer, verdict)[0])
         if verdict is not None:
             self.verdict = verdict
-        passed = self.verdict is not None and self.verdict.passed
-        value = torch.tensor(float(passed), device=pl_module.device)
-        pl_module.log(TAG, value, sync_dist=trainer.world_size > 1)
-        if verdict is not None and not passed:
-            self._apply(trainer, verdict)
+            self._keep(trainer, audit, verdict)
+        return verdict
+
+    def _keep(self, trainer: Any, audit: BivShapCallback, verdict: Verdict) -> None:
+        """Write the verdict beside the record that it is about, if there is one."""
+        path = audit.record_path
+        if not trainer.is_global_zero or path is None or verdict.error is not None:
+            return
+        try:
+            save_verdict(verdict, path)
+        except OSError as error:
+            rank_zero_warn(f"RedundancyGate could not keep its verdict beside {path.name} ({error.strerror}).")
 
     def _new_verdict(self, trainer: Any, audit: BivShapCallback) -> Verdict | None:
         """The verdict over an audit of this epoch; None if none was due."""
@@ -132,6 +162,9 @@ class RedundancyGate(EitherCallback):
             return Verdict(error=str(error))
 
     def _apply(self, trainer: Any, verdict: Verdict) -> None:
+        """Act on a verdict that is no pass."""
+        if verdict.passed:
+            return
         message = f"RedundancyGate, epoch {trainer.current_epoch}: {verdict.to_text()}"
         if self.on_fail == "raise":
             raise RuntimeError(message)

@@ -29,6 +29,7 @@ from bivshap_lightning.audit.audit import AuditSettings
 from bivshap_lightning.audit.chunk_store import ChunkStore, StorageError
 from bivshap_lightning.audit.lock import FolderInUseError, locked_folder
 from bivshap_lightning.audit.record import AuditRecord, RecordError, software_versions
+from bivshap_lightning.audit.recording import setting_text
 from bivshap_lightning.callbacks.bivshap import BivShapCallback
 from bivshap_lightning.callbacks.checkpoint import AuditError, Checkpoint
 from bivshap_lightning.callbacks.lightning import MisconfigurationException, rank_zero_only
@@ -75,7 +76,8 @@ class OfflineAudit(BivShapCallback):
         return ResumableRunner(settings, store=self._make_store, chunk_size=self._size, arguments=arguments)
 
     def _make_store(self, device: str) -> ChunkStore:
-        decisive = {**self._identity, "device": device, "versions": software_versions()}
+        rows = setting_text(self.runner.resolved.background)
+        decisive = {**self._identity, "device": device, "versions": software_versions(), "background": rows}
         return ChunkStore(self._folder / UNFINISHED, decisive)
 
     def remove_chunks(self) -> None:
@@ -83,7 +85,7 @@ class OfflineAudit(BivShapCallback):
         if isinstance(self.runner, ResumableRunner) and self.runner.store is not None:
             self.runner.store.remove()
 
-    def _record_path(self, trainer: Any) -> Path | None:
+    def _path_of_record(self, trainer: Any) -> Path | None:
         return self._folder / RECORD
 
     def _about(self, trainer: Any, stage: str) -> dict[str, Any]:
@@ -93,9 +95,6 @@ class OfflineAudit(BivShapCallback):
         """Raise what other arguments would fix as :class:`AuditError`, errors of the user's code unchanged."""
         if isinstance(error, ModelError):
             raise error.cause
-        if isinstance(error, OSError):
-            reason = f"{error.strerror or error}"
-            raise AuditError(f"`--output` must be a folder to write to, got {self._folder} ({reason}).") from error
         if isinstance(error, (ValueError, TypeError, StorageError)):
             raise AuditError(_one_line(error)) from error
         super()._handle_error(trainer, error)
@@ -185,7 +184,12 @@ def _run(options: Namespace, words: Sequence[str]) -> str:
     _check_dataloader(made, options.stage)
     folder = _writable(options.output)
     with locked_folder(folder) if is_first_process() else nullcontext():
-        return _audit(options, checkpoint, made, folder)
+        try:
+            return _audit(options, checkpoint, made, folder)
+        except OSError as error:
+            if not _is_about(folder, error):
+                raise
+            raise AuditError(f"`--output` must be a folder to write to, got {folder} ({error.strerror}).") from error
 
 
 def _audit(options: Namespace, checkpoint: Checkpoint, made: Ingredients, folder: Path) -> str:
@@ -204,19 +208,15 @@ def _audit(options: Namespace, checkpoint: Checkpoint, made: Ingredients, folder
     trainer = _trainer(made, audit, folder)
     if trainer.is_global_zero:
         for name in (RECORD, ARRAYS, REPORT):  # files of an earlier run must not be mistaken for this run's
-            (folder / name).unlink(missing_ok=True)
+            for path in (folder / name, *folder.glob(f".{name}.*.tmp")):  # ... nor must halves of them stay
+                path.unlink(missing_ok=True)
     epoch = trainer.validate if options.stage == "validate" else trainer.test
     epoch(made.model, datamodule=made.data, verbose=False)
     if audit.result is None:  # Lightning runs no epoch, and so no audit, without batches
         raise AuditError(f"`--data` must yield samples for --stage {options.stage}, got none.")
     if not trainer.is_global_zero:
         return ""
-    try:
-        _write_report(folder, options)
-    except OSError as error:
-        raise AuditError(
-            f"`--output` must be a folder to write to, got {folder} ({error.strerror or error})."
-        ) from error
+    _write_report(folder, options)
     audit.remove_chunks()
     return _result(audit, folder) if options.json else _last_line(audit, folder)
 
@@ -260,6 +260,18 @@ def _writable(folder: Path) -> Path:
     if not os.access(folder, os.W_OK):
         raise AuditError(f"`--output` must be a folder to write to, got {folder} (not writable).")
     return folder
+
+
+def _is_about(folder: Path, error: OSError) -> bool:
+    """Whether an error of the operating system concerns the output folder, rather than files that the user reads.
+
+    Failed writes name no file: they are ours if no code of the user was running.
+    """
+    if error.errno is None:
+        return False
+    if isinstance(error.filename, str | bytes):
+        return Path(os.fsdecode(error.filename)).absolute().is_relative_to(folder.absolute())
+    return not _frames_of_user(error)
 
 
 def _trainer(made: Ingredients, audit: OfflineAudit, folder: Path) -> Any:
@@ -309,7 +321,7 @@ def _result(audit: OfflineAudit, folder: Path) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress messages of Lightning that concern training."""
+    """Suppress messages of Lightning that concern training, and tracebacks of errors that are reported anyway."""
     names = ("pytorch_lightning", "lightning.pytorch", "lightning", "lightning_fabric")
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
@@ -321,10 +333,27 @@ def _quiet() -> Iterator[None]:
         try:
             for logger in loggers:
                 logger.setLevel(logging.WARNING)
-            yield
+            with _silent_writer_threads():
+                yield
         finally:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
+
+
+@contextmanager
+def _silent_writer_threads() -> Iterator[None]:
+    """Print no traceback of TensorBoard's thread that writes: it raises its error again in the thread that logs."""
+    previous = threading.excepthook
+
+    def hook(arguments: threading.ExceptHookArgs) -> None:
+        if not isinstance(arguments.exc_value, OSError) or type(arguments.thread).__name__ != "_AsyncWriterThread":
+            previous(arguments)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = previous
 
 
 def _explained(error: Exception) -> Completion:
@@ -334,15 +363,19 @@ def _explained(error: Exception) -> Completion:
     if str(error) == ELSEWHERE:
         return Completion(FAILED, error=ELSEWHERE)
     # Where the user's own code is, if any: that is where they look first.
-    libraries = (str(Path(bivshap_lightning.__file__).parent), *(sysconfig.get_paths()[name] for name in LIBRARIES))
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith((*libraries, "<"))]
-    place = (own or frames)[-1]
+    place = (_frames_of_user(error) or traceback.extract_tb(error.__traceback__))[-1]
     where = f"{place.filename}, line {place.lineno}, in {place.name}"
     if isinstance(error, SyntaxError):
         where = f"{error.filename}, line {error.lineno}"
     line = f"the audit failed at {where}: {type(error).__name__}: {_one_line(error)}"
     return Completion(FAILED, error=line, details="".join(traceback.format_exception(error)))
+
+
+def _frames_of_user(error: BaseException) -> list[traceback.FrameSummary]:
+    """Where an error passed through code that belongs neither to this package nor to a library."""
+    libraries = (str(Path(bivshap_lightning.__file__).parent), *(sysconfig.get_paths()[name] for name in LIBRARIES))
+    frames = traceback.extract_tb(error.__traceback__)
+    return [frame for frame in frames if not frame.filename.startswith((*libraries, "<"))]
 
 
 def _one_line(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings
+from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings, ExplainedSample
 from bivshap_lightning.audit.notes import NOTHING, notes_of
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.recording import ClassNames, make_record, mean_graphs
@@ -49,10 +49,11 @@ class Output:
 
     Attributes:
         prefix: first part of the tags of panels.
+        writes_record: whether records are written.
     """
 
     def __init__(self, class_names: Sequence[str] | None, panels: PanelOptions, *, write_record: bool) -> None:
-        self._class_names, self._options, self._write_record = ClassNames(class_names), panels, write_record
+        self._class_names, self._options, self.writes_record = ClassNames(class_names), panels, write_record
         self.prefix = "bivshap"
         self._panels: dict[str, tuple[Any, Panels]] = {}
         self._layouts: dict[str, Any] = {}
@@ -81,7 +82,7 @@ class Output:
             classes = mean_graphs(result.samples, self._class_names)
             for destination in writers or [path.parent]:
                 self._draw(self._panels_of(destination), result, classes, settings.known_gamma, run)
-        if self._write_record:
+        if self.writes_record:
             self.record(result, settings, run, cost).save(path)
             for writer in writers:
                 write_index(writer, path, run["step"], stage=run["stage"], epoch=run["epoch"])
@@ -143,13 +144,18 @@ class Output:
                 sample.graph.redundancy(gamma),
                 step=step,
                 title=f"Sample {sample.index}: why “{said}”{truth}",
-                subtitle=when,
+                subtitle=f"{when}{_sufficient(sample)}",
                 scores=_ranking(sample.graph),
                 image=sample.image,
                 segments=sample.segments,
                 words=sample.words,
             )
-        panels.write_curves(result.curves, step=step, subtitle=when)
+        spent = result.n_evaluations
+        curves = {f"{name}, {spent[name]:,.0f} rows": curve for name, curve in result.curves.items()}
+        compared = "" if result.compared_epoch is None else f", other explainers of epoch {result.compared_epoch}"
+        panels.write_curves(curves, step=step, subtitle=f"{when}{compared}; rows: model rows spent per sample")
+        if result.sweep:
+            panels.write_sweep(result.sweep, step=step)
 
     def record(
         self, result: AuditResult, settings: AuditSettings, run: Mapping[str, Any], cost: Mapping[str, float]
@@ -158,6 +164,12 @@ class Output:
         return make_record(
             result, settings, run=run, cost=cost, class_names=self._class_names, n_pictures=self._options.n_samples
         )
+
+
+def _sufficient(sample: ExplainedSample) -> str:
+    """How few features suffice, for the line below a title."""
+    found = sample.sufficient
+    return "" if found is None else f" · {found.sentence(sample.graph.n_players, most=0)}"
 
 
 def _ranking(graph: ExplanationGraph) -> Any:
@@ -173,7 +185,8 @@ def summary_line(result: AuditResult, settings: AuditSettings, cost: Mapping[str
     others = {e: v for e, v in ranked.items() if e != OURS}
     best = max if judged.direction == "higher" else min
     name = best(others, key=others.__getitem__) if others else ""
-    beside = f" (best other {name} {others[name]:.3f})" if others else ""
+    when = "" if result.compared_epoch is None else f" in epoch {result.compared_epoch}"
+    beside = f" (best other {name} {others[name]:.3f}{when})" if others else ""
     skipped = f", without {', '.join(result.skipped)} (the record says why)" if result.skipped else ""
     roles = ", ".join(f"{numbers[ROLES_TAG + role]:.0%} {role}" for role in ROLES)
     notes = "".join(f"{note} " for note in notes_of(result, settings) if note.startswith(NOTHING))

@@ -26,6 +26,8 @@ class ResumableRunner(AuditRunner):
         arguments: of :class:`AuditRunner`.
     """
 
+    may_set_up = True
+
     def __init__(
         self,
         settings: AuditSettings,

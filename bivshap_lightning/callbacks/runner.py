@@ -22,15 +22,18 @@ from bivshap_lightning.audit.audit import Audit, AuditResult, AuditSettings, Chu
 from bivshap_lightning.audit.batches import Batch, Forward, has_two_players, read_batch
 from bivshap_lightning.audit.selection import CHUNK, SampleChunk, SampleSelection
 from bivshap_lightning.audit.task import Task, TaskError, TaskName, find_task
+from bivshap_lightning.callbacks.background import AutomaticRemoval
 from bivshap_lightning.callbacks.lightning import (
     MisconfigurationException,
     any_process,
     gather_objects,
     is_sharded,
+    logged_step,
     logging_disabled,
     rank_zero_info,
     rank_zero_warn,
 )
+from bivshap_lightning.callbacks.progress import audit_progress
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
 
@@ -48,12 +51,17 @@ class AuditRunner:
         feature_names: a name per player, or None.
         input_fn: finds the inputs in a batch.
         forward_fn: called instead of the module.
+        dataloader_idx: which of several validation dataloaders is explained.
 
     Attributes:
         in_lockstep: whether all processes made the same forward passes in the last audit.
         task: found in the first audit.
-        resolved: the settings with what follows from the task.
+        resolved: the settings with what follows from the task and from the kind of data.
+        removal: what replaces absent players where the user gave no rows.
+        comparison_seconds: what other explainers took in the last audit, here; None if they did not run.
     """
+
+    may_set_up = False
 
     def __init__(
         self,
@@ -64,16 +72,19 @@ class AuditRunner:
         feature_names: Sequence[str] | None = None,
         input_fn: Callable[[Any], Any] | None = None,
         forward_fn: Callable[..., Any] | None = None,
+        dataloader_idx: int = 0,
     ) -> None:
         Audit(settings, torch.device("cpu"))  # refuses unknown explainers right away
         self.settings, self.n_samples, self.time_budget = settings, n_samples, time_budget
         self.feature_names, self.input_fn, self.forward_fn = feature_names, input_fn, forward_fn
+        self.removal = AutomaticRemoval(dataloader_idx, input_fn, may_set_up=self.may_set_up)
         self._selections: dict[str, SampleSelection] = {}
         self._wanted: dict[str, list[str]] = {}
         self._batch_error: BaseException | None = None
         self.in_lockstep = False
         self.task: Task | None = None
         self.resolved = settings
+        self.comparison_seconds: float | None = None
 
     def has_samples(self, stage: str) -> bool:
         """Whether batches of a stage have been offered."""
@@ -104,7 +115,7 @@ class AuditRunner:
             self._batch_error = error
 
     def run(
-        self, trainer: Any, pl_module: Any, stage: str, start: float
+        self, trainer: Any, pl_module: Any, stage: str, start: float, *, compare: bool = True
     ) -> tuple[AuditResult | None, BaseException | None]:
         """Run an audit on all processes.
 
@@ -113,6 +124,7 @@ class AuditRunner:
             pl_module: the model.
             stage: whose samples.
             start: when the time budget begins, by :func:`time.perf_counter`.
+            compare: whether other explainers run as well.
 
         Returns:
             What was found, or the error if the audit failed, here or on any other process.
@@ -130,7 +142,7 @@ class AuditRunner:
                 )
             try:
                 with logging_disabled(pl_module):
-                    self._prepare(trainer, pl_module, selection)
+                    self._prepare(trainer, pl_module, selection, stage)
             except Exception as error:  # all processes make the same forward pass there, and so fail alike
                 return None, error
             if self.resolved.gamma is None:
@@ -139,11 +151,30 @@ class AuditRunner:
                     return None, failure
                 self.resolved = self.resolved.with_relative_gamma(sizes)
             agree = trainer.strategy.broadcast if self.in_lockstep else None
-            audit = Audit(self.resolved, pl_module.device, self.feature_names, agree=agree)
-            parts, failure = self._on_all(
-                trainer, pl_module, lambda: self._explain(trainer, pl_module, audit, selection, start)
-            )
+            settings = self.resolved if compare else replace(self.resolved, compare_with=())
+            with audit_progress(trainer, selection.n_mine) as bar:
+                audit = Audit(settings, pl_module.device, self.feature_names, agree=agree, progress=bar)
+                parts, failure = self._on_all(
+                    trainer, pl_module, lambda: self._explain(trainer, pl_module, audit, selection, start)
+                )
+            self.comparison_seconds = audit.comparison_seconds if compare else None
             return (audit.combine(parts), None) if failure is None else (None, failure)
+
+    def about(self, trainer: Any, stage: str) -> dict[str, Any]:
+        """Which audit this is, for the record."""
+        return {
+            "stage": stage,
+            "epoch": trainer.current_epoch,
+            "step": logged_step(trainer),
+            "world_size": trainer.world_size,
+            "time_budget": self.time_budget,
+            "n_samples": self.n_samples,
+            "sample_keys": self.sample_keys(stage),
+            # Asked of the trainer on all processes, because it may reduce over them.
+            "validation_metrics": {
+                tag: float(value) for tag, value in trainer.callback_metrics.items() if not tag.startswith("bivshap/")
+            },
+        }
 
     def _on_all(
         self, trainer: Any, pl_module: Any, compute: Callable[[], list[T]]
@@ -194,8 +225,10 @@ class AuditRunner:
                 )
         return selection
 
-    def _prepare(self, trainer: Any, pl_module: Any, selection: SampleSelection) -> None:
-        """Find out the task, and which process explains what, from one sample that all processes put through the model.
+    def _prepare(self, trainer: Any, pl_module: Any, selection: SampleSelection, stage: str) -> None:
+        """Find out the task, what replaces absent players, and which process explains what.
+
+        All processes put the same sample through the model.
 
         Raises:
             TaskError: the task cannot be told.
@@ -205,7 +238,7 @@ class AuditRunner:
             return gather_objects(trainer, value)
 
         batch = selection.example(gather, pl_module.device)
-        trial = replace(self.settings, behavior="output", target=0, task="auto")
+        trial = replace(self.settings, behavior="output", target=0, task="auto", background=None)
         with CollectiveDetector() if trainer.world_size > 1 else nullcontext() as detector:
             game = Audit(trial, pl_module.device).game(self._forward(trainer, pl_module, batch), batch)
         found = bool(detector is not None and detector.found)
@@ -217,7 +250,8 @@ class AuditRunner:
                 self.settings.task, torch.stack(labels) if labels else None, game.n_outputs, pl_module
             )
             rank_zero_info(f"bivshap: task {self.task.name} ({self.task.reason})")
-        self.resolved = self._resolve(self.task.name, game, pl_module)
+        resolved = self._resolve(self.task.name, game, pl_module)
+        self.resolved = self.removal.resolve(resolved, trainer, batch, game, selection, stage)
 
     def _resolve(self, task: TaskName, game: Game, pl_module: nn.Module) -> AuditSettings:
         """The settings with what follows from the task."""

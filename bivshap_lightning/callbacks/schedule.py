@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bivshap_lightning.audit.results import AuditResult
+
 DEFAULT_MAX_SHARE = 0.1
 
 
@@ -13,7 +15,8 @@ class AuditSchedule:
     """Decides after which validation epochs of a fit an audit runs, and measures the time that audits take.
 
     Without `every_n_epochs` the first validation is audited, and a later one if audits, the coming one included, then
-    take no more than `max_share` of the run's time. The coming audit is expected to take as long as the last one.
+    take no more than `max_share` of the run's time. The coming audit is expected to take as long as the last one. The
+    comparison with other explainers is a part of an audit that may be left out; it is judged by the same rule.
 
     Args:
         every_n_epochs: audit epochs 0, n, 2n, ... whatever they cost; None to use `max_share`.
@@ -50,6 +53,7 @@ class AuditSchedule:
         self._earlier_seconds = 0.0
         self.audit_seconds = 0.0
         self.last_seconds: float | None = None
+        self.comparison_seconds: float | None = None
 
     @property
     def run_seconds(self) -> float:
@@ -66,12 +70,28 @@ class AuditSchedule:
             return epoch % self.every_n_epochs == 0
         if self.last_seconds is None:
             return True
-        return self.audit_seconds + self.last_seconds <= self.max_share * (self.run_seconds + self.last_seconds)
+        return self._is_affordable(self.last_seconds)
 
-    def add(self, seconds: float) -> None:
-        """Add the seconds of an audit."""
+    def may_compare(self) -> bool:
+        """Whether the coming audit may run other explainers as well."""
+        if self.every_n_epochs is not None or self.last_seconds is None or self.comparison_seconds is None:
+            return True
+        return self._is_affordable(self.last_seconds + self.comparison_seconds)
+
+    def _is_affordable(self, seconds: float) -> bool:
+        return self.audit_seconds + seconds <= self.max_share * (self.run_seconds + seconds)
+
+    def add(self, seconds: float, comparison_seconds: float | None = None) -> None:
+        """Add the seconds of an audit.
+
+        Args:
+            seconds: in all.
+            comparison_seconds: of them, those of other explainers; None if they did not run.
+        """
         self.audit_seconds += seconds
-        self.last_seconds = seconds
+        self.last_seconds = seconds - (comparison_seconds or 0.0)
+        if comparison_seconds is not None:
+            self.comparison_seconds = comparison_seconds
 
     def state_dict(self) -> dict[str, Any]:
         """The measured times, for a checkpoint."""
@@ -79,9 +99,28 @@ class AuditSchedule:
             "run_seconds": self.run_seconds,
             "audit_seconds": self.audit_seconds,
             "last_seconds": self.last_seconds,
+            "comparison_seconds": self.comparison_seconds,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the measured times of a checkpoint."""
         self._earlier_seconds, self._started = state["run_seconds"], self._started and self._clock()
         self.audit_seconds, self.last_seconds = state["audit_seconds"], state["last_seconds"]
+        self.comparison_seconds = state["comparison_seconds"]
+
+
+def cost_of(result: AuditResult, start: float, epoch_start: float | None) -> dict[str, float]:
+    """What an audit has cost so far: seconds, model rows, and time as a multiple of the epoch without the audit.
+
+    Args:
+        result: of the audit.
+        start: of the audit, by :func:`time.perf_counter`.
+        epoch_start: of the epoch that it followed, if known.
+    """
+    seconds = time.perf_counter() - start
+    epoch = 0.0 if epoch_start is None else start - epoch_start
+    return {
+        "seconds": seconds,
+        "forwards": float(result.n_forwards),
+        "epochs": seconds / epoch if epoch > 0 else 0.0,
+    }

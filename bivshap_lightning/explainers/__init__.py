@@ -22,8 +22,10 @@ from bivshap_lightning.explainers.estimator import Estimator, default_coalitions
 from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.registry import Explainer, explainer_names, find_explainer, register
 from bivshap_lightning.explainers.rivals import (  # noqa: F401  (each registers its explainers)
+    gnn_explainer,
     second_order,
     shapiq,
+    univariate,
 )
 
 __all__ = [

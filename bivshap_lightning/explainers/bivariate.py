@@ -22,15 +22,17 @@ class BivariateShapley:
         method: how values are computed. "exact" enumerates all coalitions of the players that are not null. "trees" is
             exact for tree ensembles of any size and does not run the model: forests explained by their probability,
             boosted trees by their margin ("logit"), regressions by their output (see
-            :mod:`bivshap_lightning.game.trees`). "sampling" follows random orders; an exact zero is estimated as zero.
-            "kernel" fits a regression; its weights are closer to the truth at the same cost, its zeros are only small.
+            :mod:`bivshap_lightning.game.trees`). "sampling" follows random orders; where it saw no gain, the
+            standard error bounds what a gain may still be. "kernel" fits a regression; its weights are closer to the
+            truth at the same cost, its zeros are only small.
             "auto" is exact wherever trees can be read or enumeration costs no more than ``n_evaluations``, and
             otherwise what suits the ``purpose``. Any other name out of
             :func:`~bivshap_lightning.explainers.explainer_names`, a method of Captum (name, class or attribution
             object), or an object of the shape of :class:`~bivshap_lightning.explainers.Explainer` works as well.
         behavior: what is explained: "probability", "logit", "log_odds", "loss" (negative), "output", or a function
             of (scores (N, C), target (N,)).
-        seed: seed of the random design. The same seed gives the same coalitions for any number of samples.
+        seed: seed of the random design. Samples with equally many non-null players get the same coalitions, whatever
+            the other samples are.
         link: what the model's scores mean: "softmax", "sigmoid", "identity", or "auto" for the rule of
             :mod:`bivshap_lightning.game.behavior`.
         purpose: of "auto", what it serves when it cannot be exact: "redundancy" (sampling) or "weights" (kernel).

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from bivshap_lightning.game import Game
-from bivshap_lightning.graph import ExplanationGraph, mean_by_name
+from bivshap_lightning.graph import ExplanationGraph, mean_by_name, structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,9 @@ class Explanation:
             see gains. A value of zero with larger absolute gains is a cancellation, not redundancy.
         notes: B remarks on how a sample's values were found, such as a fallback, "" for none; () if there are none.
 
+    Bivariate values have two parts, ``E2[b, i, j] = R[b, i] + C[b, i, j]``, see
+    :mod:`bivshap_lightning.graph.structure`: :attr:`potential` R and the symmetric :attr:`pairwise` C.
+
     Example:
         >>> from bivshap_lightning import BivariateShapley
         >>> either = BivariateShapley(lambda x: x.amax(dim=1), behavior="output")
@@ -51,6 +55,8 @@ class Explanation:
         Explanation(1 samples, 3 players, method='exact', behavior='output', 8 evaluations per sample)
         >>> explanation.graph(0, names=["a", "b", "c"]).redundancy().groups
         ((0, 1, 2),)
+        >>> explanation.potential, explanation.pairwise[0, 0]
+        (tensor([[0.0833, 0.0833, 0.0833]]), tensor([ 0.0000, -0.0833, -0.0833]))
     """
 
     bivariate: Tensor | None
@@ -143,6 +149,54 @@ class Explanation:
             f"behavior={self.behavior!r}, {spent})"
         )
 
+    @property
+    def potential(self) -> Tensor:
+        """(B, F) R: the importance of a player when it joins late; 0 for padding."""
+        return self._part(structure.potential, self._pairs[0], self.shapley)
+
+    @property
+    def potential_error(self) -> Tensor:
+        """(B, F) an upper bound of the standard error of :attr:`potential`."""
+        return self._part(structure.potential_error, *self._errors)
+
+    @property
+    def pairwise(self) -> Tensor:
+        """(B, F, F) C, symmetric: negative for substitutes, positive for players that need each other."""
+        return self._part(structure.pairwise, self._pairs[0], self.shapley)
+
+    @property
+    def pairwise_error(self) -> Tensor:
+        """(B, F, F) an upper bound of the standard error of :attr:`pairwise`."""
+        return self._part(structure.pairwise_error, *self._errors)
+
+    @property
+    def _pairs(self) -> tuple[Tensor, Tensor]:
+        """The values of pairs and their errors."""
+        if self.bivariate is None or self.standard_error is None:
+            raise ValueError(
+                f"`method` must be bivariate to give a graph, got {self.method!r}, which attributes to single players. "
+                "Use `explanation.shapley`, or explain with a bivariate method such as 'auto'."
+            )
+        return self.bivariate, self.standard_error
+
+    @property
+    def _errors(self) -> tuple[Tensor, Tensor]:
+        """The errors of pairs and of Shapley values; unknown ones of the latter are twice the mean of their row."""
+        error = self._pairs[1]
+        known = self.shapley_standard_error
+        return error, 2 * error.sum(dim=2) / max(1, error.shape[2] - 1) if known is None else known
+
+    def _part(self, compute: Callable[[Any, Any], Any], pairs: Tensor, players: Tensor) -> Tensor:
+        """A part of the values of samples that may differ in their number of players."""
+        counts = self.player_counts
+        shape = compute(pairs[:0], players[:0]).shape[1:]
+        found = pairs.new_zeros(len(self), *shape)
+        for n in counts.unique().tolist():
+            mine = (counts == n).nonzero()[:, 0]
+            part = compute(pairs[mine, :n, :n], players[mine, :n])
+            found[mine] = pad(part, (0, shape[-1] - n) * part[0].dim())
+        return found
+
     def graph(self, index: int, names: Sequence[str] | None = None) -> ExplanationGraph:
         """The directed graph G of one sample, over the players that the sample has.
 
@@ -153,11 +207,7 @@ class Explanation:
         Raises:
             ValueError: the method is univariate, or the sample has no players.
         """
-        if self.bivariate is None or self.standard_error is None:
-            raise ValueError(
-                f"`method` must be bivariate to give a graph, got {self.method!r}, which attributes to single players. "
-                "Use `explanation.shapley`, or explain with a bivariate method such as 'auto'."
-            )
+        bivariate, standard_error = self._pairs
         if not -len(self) <= index < len(self):
             raise IndexError(f"`index` must be below {len(self)}, the number of samples, got {index}.")
         n = int(self.player_counts[index])
@@ -168,7 +218,7 @@ class Explanation:
             )
         if names is None and self.names is not None:
             names = self.names[index]
-        arrays = (self.bivariate[index, :n, :n].T, self.shapley[index, :n], self.standard_error[index, :n, :n].T)
+        arrays = (bivariate[index, :n, :n].T, self.shapley[index, :n], standard_error[index, :n, :n].T)
         weights, shapley, error = (a.detach().cpu().numpy() for a in arrays)
         phi_error = None if self.is_exact else self.shapley_standard_error
         return ExplanationGraph(

@@ -4,7 +4,7 @@ To add a method, write one file with a class that has the shape of :class:`Expla
 of :class:`~bivshap_lightning.explainers.estimator.Estimator` (bivariate Shapley values of a game without null
 players), decorate it with :func:`register`, and import the file in ``explainers/__init__.py``. It is then known by name
 to :class:`~bivshap_lightning.BivariateShapley`, the callback and the benchmarks. Captum's methods are known by name as
-well; an object of the right shape needs no registration.
+well, except for those of a registered name; an object of the right shape needs no registration.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def explainer_names() -> tuple[str, ...]:
     """
     from bivshap_lightning.explainers.rivals.captum_signatures import captum_methods
 
-    return (*sorted(_EXPLAINERS), *captum_methods())
+    return (*sorted(_EXPLAINERS), *(name for name in captum_methods() if name not in _EXPLAINERS))
 
 
 def find_explainer(method: ExplainerLike, *, argument: str = "method") -> Explainer:
@@ -155,6 +155,11 @@ def find_explainer(method: ExplainerLike, *, argument: str = "method") -> Explai
 
     if isinstance(method, str) and method in _EXPLAINERS:
         return _EXPLAINERS[method]
+    if isinstance(method, str) and method == "l2x":
+        raise ValueError(
+            f"`{argument}` must be a trained selector, got the name 'l2x'. Train one with "
+            "`bivshap_lightning.callbacks.fit_l2x(model, data, n_selected=k)` and pass it, or `L2X.load(path)`."
+        )
     if not isinstance(method, (str, type)):
         found = _as_explainer(method)
         if found is not None:

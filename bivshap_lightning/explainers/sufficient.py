@@ -3,7 +3,7 @@
 A set grows by the best of the players with the largest gains (:mod:`bivshap_lightning.graph.candidates`), as the model
 itself judges them, until the decision is that of the whole input; members are then dropped while it stays. All other
 players are at their replacement. That is a weak promise: some supersets change the decision. The stable set grows on
-until the decision is the same on random supersets, and fresh ones certify it.
+until the decision is the same on random supersets in a row, and fresh ones certify it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ from bivshap_lightning.graph.candidates import KeepGains
 from bivshap_lightning.graph.checks import BoolArray, FloatArray
 
 N_CANDIDATES, PLAYERS_PER_CANDIDATE, N_SUPERSETS = 4, 16, 32
+SUPERSETS_PER_TURN = 8
+"""Random supersets that are asked about at once: most sets that are not stable are found out by the first few."""
+FIRST, GROWTH, CERTIFICATE = range(3)
+"""Streams of random supersets, so that those of the certificate are fresh."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class SufficientSet:
         stable_agreement: share of fresh random supersets of `stable_members` with it: the certificate.
         n_supersets: how many random supersets each share is over.
         n_evaluations: model rows that were spent on the sample.
+        n_stable_evaluations: how many of them on the stable set and on both shares.
         seed: of the random supersets.
     """
 
@@ -49,6 +54,7 @@ class SufficientSet:
     stable_agreement: float
     n_supersets: int
     n_evaluations: int
+    n_stable_evaluations: int
     seed: int
 
     @property
@@ -115,10 +121,11 @@ def sufficient_set(
     search = _Search(game, explanation, n_supersets, seed)
     search.grow(n_candidates)
     search.prune()
-    members = [tuple(order) for order in search.orders]
+    members, spent_before = [tuple(order) for order in search.orders], game.n_evaluations
     agreement = search.stabilise()
-    certificate = search.agree().mean(axis=1)
+    certificate = search.agree(n_supersets, CERTIFICATE, 0).mean(axis=1)
     spent = (game.n_evaluations - search.spent_before).tolist()
+    spent_on_stable = (game.n_evaluations - spent_before).tolist()
     return tuple(
         SufficientSet(
             members=members[b],
@@ -130,6 +137,7 @@ def sufficient_set(
             stable_agreement=float(certificate[b]),
             n_supersets=n_supersets,
             n_evaluations=spent[b],
+            n_stable_evaluations=spent_on_stable[b],
             seed=seed,
         )
         for b in range(game.n_samples)
@@ -141,7 +149,7 @@ class _Search:
 
     def __init__(self, game: Game, explanation: Explanation, n_supersets: int, seed: int) -> None:
         self.game, self.n_supersets = game, n_supersets
-        self.rng = np.random.default_rng(seed)
+        self.seed = check_integer(seed, "seed", minimum=0)
         self.spent_before = game.n_evaluations.clone()
         self.counts = game.player_counts.cpu().numpy()
         # Null players change nothing, so they are never candidates.
@@ -206,31 +214,39 @@ class _Search:
                     self.sets[b, player] = False
                     self.orders[b].remove(player)
 
-    def agree(self, is_open: BoolArray | None = None) -> BoolArray:
-        """Whether random supersets have the decision of the whole input, (B, n_supersets).
+    def agree(self, n: int, stream: int, number: int, is_open: BoolArray | None = None) -> BoolArray:
+        """Whether random supersets have the decision of the whole input, (B, n).
 
-        Each draw adds every other player with one probability, itself drawn uniformly: supersets of all sizes.
+        Each adds every other player with one probability; the probabilities are spread evenly from 0 to 1, so that
+        there are supersets of all sizes. All samples have the same draws, whichever batch they are in.
         """
-        shape = (len(self.sets), self.n_supersets)
-        added = self.rng.random((*shape, self.sets.shape[1])) < self.rng.random((*shape, 1))
+        rng = np.random.default_rng([self.seed, stream, number])
+        chance = rng.permutation(n) + rng.random(n)
+        added: BoolArray = (n * rng.random((self.sets.shape[1], n)) < chance).T[None]
         if is_open is not None:
-            added &= is_open[:, None, None]
+            added = added & is_open[:, None, None]
         return self._keeps(self.sets[:, None] | added)
 
     def stabilise(self) -> FloatArray:
-        """Add players until all random supersets agree; returns the share that agreed at first, (B,)."""
-        agrees = self.agree()
-        first: FloatArray = agrees.mean(axis=1)
-        is_open: BoolArray = np.logical_not(agrees.all(axis=1))
-        while is_open.any():
-            for b in np.flatnonzero(is_open).tolist():
+        """Add players until `n_supersets` random supersets in a row agree; returns the share that does at first."""
+        agrees = self.agree(self.n_supersets, FIRST, 0)
+        is_same = np.logical_and.reduce(agrees, axis=1)
+        n_agreed = np.where(is_same, self.n_supersets, 0)
+        is_open, turn = ~is_same, 0
+        n = min(SUPERSETS_PER_TURN, self.n_supersets)
+        while True:
+            for b in np.flatnonzero(is_open & ~is_same).tolist():
                 candidates = self._candidates(b, 1)
                 if candidates:
                     self._add(b, candidates[0])
                 is_open[b] = bool(candidates)
-            if is_open.any():
-                is_open &= ~self.agree(is_open).all(axis=1)
-        return first
+            if not is_open.any():
+                first: FloatArray = agrees.mean(axis=1)
+                return first
+            is_same = np.logical_and.reduce(self.agree(n, GROWTH, turn, is_open), axis=1)
+            n_agreed = np.where(is_same, n_agreed + n, 0)
+            is_open &= n_agreed < self.n_supersets
+            turn += 1
 
 
 def _gains_of(game: Game, explanation: Explanation) -> tuple[list[KeepGains], list[float], list[tuple[str, ...]]]:

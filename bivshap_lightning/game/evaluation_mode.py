@@ -35,6 +35,24 @@ def global_rngs_kept(devices: Iterable[torch.device] = ()) -> Iterator[None]:
         random.setstate(python_state)
 
 
+def seed_global_rngs(seed: int, device: torch.device) -> None:
+    """Seed the generators that third-party methods draw from; within :func:`global_rngs_kept`.
+
+    Args:
+        seed: of all of them.
+        device: whose generator of torch is seeded, besides the CPU's.
+
+    Example:
+        >>> with global_rngs_kept():
+        ...     seed_global_rngs(0, torch.device("cpu"))
+    """
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would also seed devices that are not restored
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index].manual_seed(seed)
+
+
 @contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Switch a module to evaluation mode, without compilation and without observers of quantisation.

@@ -58,7 +58,7 @@ class Game:
         additional_forward_args: further arguments of the model; tensors with B rows follow their samples.
         perturbations_per_eval: at most this many times B rows per forward pass. None chooses, and halves the
             choice whenever memory runs out.
-        show_progress: draw a progress bar of model rows.
+        show_progress: draw a progress bar of model rows; or the bar to advance by them.
 
     Attributes:
         inputs: the samples as a tuple of tensors on the model's device.
@@ -94,7 +94,7 @@ class Game:
         link: Link | Literal["auto"] = "auto",
         additional_forward_args: Any = None,
         perturbations_per_eval: int | None = None,
-        show_progress: bool = False,
+        show_progress: bool | ProgressBar = False,
     ) -> None:
         masked = MaskedInputs.of(model, inputs, baselines, background, feature_mask, additional_forward_args)
         self._masked, self._model = masked, masked.model

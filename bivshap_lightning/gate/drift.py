@@ -38,21 +38,26 @@ class GraphPair:
     scores: NDArray[np.float64]
 
     @classmethod
-    def of(cls, now: ExplanationGraph, before: ExplanationGraph, gamma: float) -> GraphPair:
+    def of(
+        cls, now: ExplanationGraph, before: ExplanationGraph, gamma: float, gamma_before: float | None = None
+    ) -> GraphPair:
         """Align two graphs.
 
         Args:
             now: the graph in question.
             before: the previous one.
-            gamma: of the redundancy graphs.
+            gamma: of the redundancy graph.
+            gamma_before: of the previous one, where gamma is relative to what each model had to explain; None for the
+                same.
         """
+        gammas = gamma, gamma if gamma_before is None else gamma_before
         names = tuple(dict.fromkeys((*now.names, *before.names)))
         n = len(names)
         weights, scores = np.zeros((2, n, n)), np.zeros((2, n))
         redundant, undecided = np.zeros((2, 2, n, n), dtype=np.bool_)
         for k, graph in enumerate((now, before)):
             places = [names.index(name) for name in graph.names]
-            square, h = np.ix_(places, places), graph.redundancy(gamma)
+            square, h = np.ix_(places, places), graph.redundancy(gammas[k])
             weights[k][square], redundant[k][square], undecided[k][square] = graph.weights, h.adjacency, h.undecided
             scores[k][places] = graph.ranking(personalized=graph.shapley is not None)
         return cls(names, weights, redundant, undecided, scores)

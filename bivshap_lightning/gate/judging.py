@@ -213,7 +213,7 @@ def _measure(rule: Rule, class_name: str, record: AuditRecord) -> Interval:
 
 
 def graph_pair(class_name: str, record: AuditRecord, previous: AuditRecord) -> GraphPair:
-    """The mean graphs of a class in two records that may be compared.
+    """The mean graphs of a class in two records that may be compared, each redundant at the gamma of its own record.
 
     Args:
         class_name: the class.
@@ -224,7 +224,7 @@ def graph_pair(class_name: str, record: AuditRecord, previous: AuditRecord) -> G
         GateError: one of them has no such graph.
     """
     graphs = mean_graph(record, class_name), mean_graph(previous, class_name)
-    return GraphPair.of(*graphs, record.configuration.gamma)
+    return GraphPair.of(*graphs, record.configuration.gamma, previous.configuration.gamma)
 
 
 def _check(

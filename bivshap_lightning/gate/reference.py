@@ -16,7 +16,8 @@ from typing import Any
 from bivshap_lightning.audit.errors import RecordError
 from bivshap_lightning.audit.json_fields import NOT_STORED, decode, encode
 from bivshap_lightning.audit.record import AuditRecord, Configuration
-from bivshap_lightning.audit.record_files import checksum
+from bivshap_lightning.audit.record_checks import TOLERANCE
+from bivshap_lightning.audit.record_files import checksum, read_regular_file
 from bivshap_lightning.audit.record_parts import COMPARED
 from bivshap_lightning.gate.profile import Profile, SampleProfile
 from bivshap_lightning.gate.rules import GateError
@@ -122,7 +123,11 @@ class Reference:
             GateError: it is missing, damaged, changed or of another version.
         """
         content = _read(Path(path))
-        stored, found = content.pop("sha256", None), checksum(content)
+        stored = content.pop("sha256", None)
+        try:
+            found = checksum(content)
+        except (ValueError, RecursionError) as error:
+            raise _not_intact(Path(path), error) from error
         if found != stored or (sha256 is not None and found != sha256):
             raise GateError(
                 f"`reference` must be the file that `bivshap calibrate` wrote with the rules, got one that was changed "
@@ -174,22 +179,11 @@ def demand_same_settings(
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise GateError(
-                f"`reference` must have at most {MAX_BYTES:,} bytes, got {path.stat().st_size:,} in {path}."
-            )
-        content = json.loads(path.read_bytes())
-    except GateError:
-        raise
-    except OSError as error:
-        raise GateError(
-            f"`reference` must be a readable file, got {path} ({error.strerror or error}). Keep it beside the rules, "
-            "or calibrate again."
-        ) from error
+        content = json.loads(read_regular_file(path, MAX_BYTES, "reference"))
+    except RecordError as error:
+        raise GateError(f"{error} Keep it beside the rules, or calibrate again.") from error
     except (ValueError, RecursionError) as error:
-        raise GateError(
-            f"`reference` must be an intact JSON file, got {path} ({printable(str(error))}). Fetch it again."
-        ) from error
+        raise _not_intact(path, error) from error
     kind = content.get("kind") if isinstance(content, dict) else type(content).__name__
     if not isinstance(content, dict) or kind != KIND:
         raise GateError(f"`reference` must be of kind {KIND!r}, got {shown(kind)} in {path}. Pass another file.")
@@ -201,8 +195,17 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
+def _not_intact(path: Path, error: Exception) -> GateError:
+    return GateError(f"`reference` must be an intact JSON file, got {path} ({printable(str(error))}). Fetch it again.")
+
+
 def _verify(reference: Reference, path: str | os.PathLike[str]) -> None:
     for k, sample in enumerate(reference.samples):
         lengths = {len(sample.players), len(sample.shapley), len(sample.importance), *map(len, sample.roles.values())}
         if len(lengths) != 1 or set(sample.roles) != set(ROLES):
             raise GateError(f"`reference` must hold one value per player, got others for sample {k} in {path}.")
+        shares = [share for values in (sample.importance, *sample.roles.values()) for share in values]
+        if not all(0 <= share <= 1 + TOLERANCE for share in shares):
+            raise GateError(f"`reference` must hold shares from 0 to 1, got others for sample {k} in {path}.")
+    if reference.n_features < 0:
+        raise GateError(f"`reference` must hold 0 features or more, got {reference.n_features} in {path}.")

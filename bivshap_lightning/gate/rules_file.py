@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bivshap_lightning.audit.record_files import checksum
+from bivshap_lightning.audit.errors import RecordError
+from bivshap_lightning.audit.record_files import checksum, read_regular_file
 from bivshap_lightning.gate.reference import Reference
 from bivshap_lightning.gate.rules import GateError, Rule
 from bivshap_lightning.gate.thresholds import THRESHOLDS
@@ -118,15 +119,9 @@ def as_gate(rules: str | os.PathLike[str] | Sequence[Rule] | GateFile) -> GateFi
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if not path.is_file() and path.exists():
-            raise GateError(f"`rules` must be a readable file, got {path} (a folder, device or pipe).")
-        if path.stat().st_size > MAX_BYTES:
-            raise GateError(f"`rules` must have at most {MAX_BYTES:,} bytes, got {path.stat().st_size:,} in {path}.")
-        content = parse_toml(path.read_bytes().decode())
-    except GateError:
-        raise
-    except OSError as error:
-        raise GateError(f"`rules` must be a readable file, got {path} ({error.strerror or error}).") from error
+        content = parse_toml(read_regular_file(path, MAX_BYTES, "rules").decode())
+    except RecordError as error:
+        raise GateError(str(error)) from error
     except (ValueError, RecursionError) as error:  # TOML and UTF-8 errors are ValueErrors
         raise GateError(
             f"`rules` must be a TOML file, got {path} ({printable(str(error))}). Correct the file."

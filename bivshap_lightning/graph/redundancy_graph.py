@@ -186,7 +186,11 @@ class RedundancyGraph:
 
     @cached_property
     def groups(self) -> tuple[PlayerIndices, ...]:
-        """Mutually redundant players: the components with more than one member.
+        """Mutually redundant players: the strongly connected components of H with more than one member.
+
+        If the value never falls when a player joins (a monotone game), H at gamma = 0 is transitive and every member
+        makes every other one redundant. Otherwise two members may be joined by a path alone, and what one adds once the
+        other is present can exceed gamma.
 
         Example:
             >>> RedundancyGraph([[False, False, True], [False] * 3, [True, False, False]], 0).groups

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from bivshap_lightning.graph.explanation_graph import ExplanationGraph
 
 Role = Literal["irrelevant", "interchangeable", "redundant", "essential", "undecided"]
+"""The part that a player has in a decision."""
 ROLES: tuple[Role, ...] = get_args(Role)
+"""All roles, in the order of their shares in tables."""
 _IRRELEVANT, _INTERCHANGEABLE, _REDUNDANT, _ESSENTIAL, _UNDECIDED = range(len(ROLES))
 
 

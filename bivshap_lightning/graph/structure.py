@@ -9,6 +9,7 @@ For every game, `E2[i, j] = R[i] + C[i, j]` off the diagonal with a symmetric C:
 So the direction of an edge is a difference of potentials: `E2[i, j] - E2[j, i] = R[i] - R[j]`.
 
 All functions take one graph or a stack of graphs of one size, E2 oriented as above (the transpose of graph weights).
+They use nothing but what arrays and torch tensors have in common, so that both may be passed.
 """
 
 import numpy as np
@@ -60,7 +61,7 @@ def pairwise(e2: FloatArray, shapley: FloatArray) -> FloatArray:
                [-0.167,  0.   ]])
     """
     difference = e2 - potential(e2, shapley)[..., None]
-    symmetric = (difference + np.swapaxes(difference, -1, -2)) / 2
+    symmetric = (difference + difference.swapaxes(-1, -2)) / 2
     return _without_diagonal(symmetric)
 
 
@@ -80,11 +81,11 @@ def pairwise_error_before_symmetrizing(standard_error: FloatArray, shapley_error
                [0.2, 0. ]])
     """
     n_players = standard_error.shape[-1]
-    variance = np.square(standard_error)
+    variance = standard_error**2
     # E2[i, j] - R[i] holds E2[i, j] with weight F / (F + 1), and the rest of the row and phi with -1 / (F + 1).
-    shared = (variance.sum(axis=-1) + np.square(shapley_error))[..., None]
+    shared = (variance.sum(axis=-1) + shapley_error**2)[..., None]
     total = (shared + (n_players**2 - 1) * variance) / (n_players + 1) ** 2
-    return _without_diagonal(np.sqrt(total))
+    return _without_diagonal(total**0.5)
 
 
 def pairwise_error(standard_error: FloatArray, shapley_error: FloatArray) -> FloatArray:
@@ -102,7 +103,7 @@ def pairwise_error(standard_error: FloatArray, shapley_error: FloatArray) -> Flo
                [0.133, 0.   ]])
     """
     error = pairwise_error_before_symmetrizing(standard_error, shapley_error)
-    bound: FloatArray = (error + np.swapaxes(error, -1, -2)) / 2
+    bound: FloatArray = (error + error.swapaxes(-1, -2)) / 2
     return bound
 
 

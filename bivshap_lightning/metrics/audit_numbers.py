@@ -110,6 +110,24 @@ AUDIT_NUMBERS: list[Number] = [
         "changes",
     ),
     Number(
+        tag="bivshap/sufficient/size", title="features that suffice", direction="neutral", range=COUNT,
+        interval="normal", tasks=CLASSIFICATION,
+        formula="mean over samples of the size of the smallest set found that keeps the decision, all others replaced",
+        meaning="features that suffice for the decision while all others are replaced",
+    ),
+    Number(
+        tag="bivshap/sufficient/stable_size", title="that suffice stably", direction="neutral", range=COUNT,
+        interval="normal", tasks=CLASSIFICATION,
+        formula="mean over samples of the size of the set on which 8 to 32 random supersets in a row keep the decision",
+        meaning="features that suffice for the decision whatever other features are added at random",
+    ),
+    Number(
+        tag="bivshap/sufficient/stable_agreement", title="random additions that agree", direction="higher", range=UNIT,
+        interval="normal", tasks=CLASSIFICATION,
+        formula="mean over samples of the share of fresh random supersets of the stable set that keep the decision",
+        meaning="random additions to the stable set that leave the decision: the certificate of its size",
+    ),
+    Number(
         tag=f"{REDUNDANCY}accuracy_with_representatives", title="with representatives", direction="higher", range=UNIT,
         formula="share of samples with the same decision when each group keeps its highest-ranked member",
         interval="wilson", tasks=CLASSIFICATION,

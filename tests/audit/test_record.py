@@ -441,8 +441,14 @@ def test_values_of_another_type_are_refused_wherever_they_stand():
 
 def test_missing_and_unknown_fields_are_refused_wherever_they_stand():
     content, generator = archived(), random.Random(1)
-    free = ("metrics", "scores", "versions", "classes", "class_metrics", "curves", "skipped", "evaluations_per_sample")
-    optional = ("roles", "interchangeable", "substitutes", "partners", "sweep", "notes", "gamma_rule", "task")
+    free = (
+        "metrics", "scores", "versions", "classes", "class_metrics", "curves", "skipped", "evaluations_per_sample",
+        "roles", "validation_metrics",
+    )  # fmt: skip
+    optional = (
+        "roles", "interchangeable", "substitutes", "partners", "sweep", "notes", "gamma_rule", "task", "sufficient",
+        "columns", "validation_metrics", "compared_epoch", "background",
+    )  # fmt: skip
     typed = [
         p for p in places_in(content)
         if isinstance(p[-1], str) and (len(p) == 1 or p[-2] not in free) and p[-1] not in optional

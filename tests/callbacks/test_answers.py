@@ -50,7 +50,7 @@ def validated(folder, module, x, y, **options) -> tuple[BivShapCallback, AuditRe
 def either(tmp_path_factory):
     x = torch.ones(6, 4)
     return validated(tmp_path_factory.mktemp("run"), EitherOr(), x * torch.arange(1, 7)[:, None] / 6,
-                     torch.ones(6).long(), feature_names=NAMES, background=None)  # fmt: skip
+                     torch.ones(6).long(), feature_names=NAMES, baselines=0.0)  # fmt: skip
 
 
 def test_roles_are_logged_recorded_and_add_up(either):
@@ -200,6 +200,20 @@ def test_roles_that_contradict_themselves_are_refused(either, change, message):
     content["samples"][0] |= change
     with pytest.raises(RecordError, match=message):
         AuditRecord.from_fields(content)
+
+
+def test_roles_that_contradict_the_arrays_are_refused(either, tmp_path):
+    _, record = either
+    sample = record.samples[0]
+    wrong = {"essential": "irrelevant", "irrelevant": "essential", "redundant": "essential", "undecided": "essential",
+             "interchangeable": "essential"}  # fmt: skip
+    roles = tuple(wrong[role] if k == 3 else role for k, role in enumerate(sample.roles))
+    shares = {f"bivshap/roles/{role}": roles.count(role) / 4 for role in ROLES}
+    changed = replace(sample, roles=roles, scores={**sample.scores, **shares})
+    moved = replace(record, samples=(changed, *record.samples[1:]), metrics={}, class_metrics={}, classes={})
+    moved.save(tmp_path / "wrong.json")
+    with pytest.raises(RecordError, match=r"samples\[0\].roles must be what the arrays say"):
+        AuditRecord.load(tmp_path / "wrong.json")
 
 
 def test_a_sweep_outside_its_range_is_refused(either):

@@ -401,11 +401,11 @@ def test_failures_leave_training_alone(tmp_path):
             return super().forward(x)
 
     with pytest.warns(UserWarning, match=r"(?s)could not audit epoch.*ArithmeticError: cannot divide by zero"):
-        run = fit(tmp_path, BivShapCallback(n_samples=3), Broken())
+        run = fit(tmp_path, BivShapCallback(n_samples=3, baselines=0.0), Broken())
     assert run.current_epoch == 2
     assert run.callback_metrics["bivshap/failed"] == 1
     with pytest.raises(ArithmeticError, match="cannot divide by zero"):
-        fit(tmp_path, BivShapCallback(n_samples=3, on_error="raise"), Broken())
+        fit(tmp_path, BivShapCallback(n_samples=3, baselines=0.0, on_error="raise"), Broken())
 
 
 def test_a_failure_to_write_is_a_failure_too(tmp_path):
@@ -540,7 +540,8 @@ def test_one_line_says_what_was_found_and_what_it_cost(tmp_path, caplog):
         callback.summary()
     with caplog.at_level("INFO"):
         fit(tmp_path, callback, max_epochs=1)
-    task, line = [r.message for r in caplog.records if r.message.startswith("bivshap:")]
+    task, removal, line = [r.message for r in caplog.records if r.message.startswith("bivshap:")]
+    assert removal.startswith("bivshap: absent columns are 0, a value that they may never have: n_evaluations=64")
     assert task == "bivshap: task multiclass (labels are classes, 3 outputs)"
     assert line.startswith("bivshap: epoch 0, ")
     assert "6 samples, post-hoc accuracy" in line

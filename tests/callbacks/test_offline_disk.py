@@ -9,18 +9,25 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from bivshap_lightning.audit.chunk_store import KIND as CHUNK
 from bivshap_lightning.audit.chunk_store import ChunkStore
 from bivshap_lightning.audit.lock import FolderInUseError, locked_folder
-from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.graph.storage import read_record
 from tests.callbacks.projects import NAMES, QUICK
 from tests.callbacks.test_offline_audit import THOROUGH, finish, same_record, start
+from tests.faults import READING, WRITING, FaultyDisk
 
 # Two chunks of two samples, so that one can be finished when the other is not.
 CHUNKED = ["--checkpoint", "model.ckpt", *NAMES, *QUICK, "--audit.method=sampling", "--chunk-size=2"]
-OPERATIONS = ("open", "write", "fsync", "replace")
+N_CHUNKS = 2
+WRITTEN = ["audit.json", "audit.npz", "report.html", "tensorboard"]
+FAULTS = [(code, False) for code in (errno.ENOSPC, errno.EIO, errno.EINTR, errno.EROFS)] + [(errno.ENOSPC, True)]
+"""Error codes, and whether the disk stays like that; a disk that is full does."""
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_second_audit_names_the_process_that_uses_the_folder(project, call, tmp_path):
@@ -82,35 +89,6 @@ def test_sigterm_stops_an_audit_at_once_and_it_can_be_resumed(project, tmp_path)
     same_record(project / "terminated", project / "undisturbed")
 
 
-class Fault:
-    """Makes the n-th call of one function of `os` on a file below a folder fail."""
-
-    def __init__(self, monkeypatch, folder: Path, operation: str, number: int, code: int) -> None:
-        self.seen, self.calls = 0, []
-        real, opened, real_open = getattr(os, operation), {}, os.open
-
-        def is_ours(first) -> bool:
-            return str(opened.get(first, first)).startswith(str(folder))
-
-        def faulty(first, *rest, **options):
-            if is_ours(first):
-                self.seen += 1
-                if self.seen == number:
-                    raise OSError(code, os.strerror(code), str(first))
-            found = real(first, *rest, **options)
-            if operation == "open":
-                opened[found] = first
-            return found
-
-        def watched_open(path, *rest, **options):
-            descriptor = real_open(path, *rest, **options)
-            opened[descriptor] = path
-            return descriptor
-
-        monkeypatch.setattr(os, "open", watched_open)
-        monkeypatch.setattr(os, operation, faulty)
-
-
 @pytest.fixture(scope="module")
 def undisturbed(project, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed")
@@ -118,80 +96,196 @@ def undisturbed(project, tmp_path_factory) -> Path:
     return folder
 
 
-def fail_and_resume(call, monkeypatch, folder: Path, undisturbed: Path, fault: tuple[str, int, int]) -> bool:
-    """Whether the fault was met; whatever it was, the audit says so and can be resumed to the same record."""
-    operation, number, code = fault
-    with monkeypatch.context() as patched:
-        met = Fault(patched, folder, operation, number, code)
-        exit_code, out, err = call(*CHUNKED, "-o", folder)
-        was_met = met.seen >= number
-    assert exit_code in ((0, 2) if was_met else (0,)), err
-    if exit_code == 2:
-        assert os.strerror(code) in err
-        assert err.count("\n") == 1
-        assert out == ""
-        if (folder / "audit.json").exists():  # only the page is missing
-            AuditRecord.load(folder / "audit.json")
-    assert call(*CHUNKED, "-o", folder)[0] == 0
+def resume(call, folder: Path, undisturbed: Path) -> None:
+    """Run the same command again: it computes the unfinished chunks only, and finds what an undisturbed audit finds."""
+    found = []
+    for path in (folder / "unfinished").glob("*.npz"):
+        read_record(path, CHUNK, ("digest",))  # written whole or not at all
+        found.append(path.name)
+    if (folder / "audit.json").exists():  # only something later is missing
+        same_record(folder, undisturbed)
+    saved: list[str] = []
+    save = ChunkStore.save
+
+    def counted(store, chunk, part) -> None:
+        saved.append(store.name_of(chunk))
+        save(store, chunk, part)
+
+    with mock.patch.object(ChunkStore, "save", counted):
+        code, _, err = call(*CHUNKED, "-o", folder)
+    assert code == 0, err
+    assert sorted({*found, *saved}) == sorted([*found, *saved])  # none twice
+    assert len(found) + len(saved) == N_CHUNKS
     same_record(folder, undisturbed)
     assert not list(folder.rglob("*.tmp"))
-    return was_met
+    assert sorted(p.name for p in folder.iterdir() if p.name != ".audit.lock") == WRITTEN
+
+
+def fail_and_resume(call, folder: Path, undisturbed: Path, **fault) -> bool:
+    """Whether the fault was met; whatever it was, the audit says so, keeps finished chunks, and can be resumed."""
+    disk = FaultyDisk(folder, **fault)
+    with disk.attached():
+        code, out, err = call(*CHUNKED, "-o", folder)
+    assert code in ((0, 2) if disk.met else (0,)), (disk.met, err)
+    assert "Traceback" not in err
+    if code == 0:  # it did no harm
+        same_record(folder, undisturbed)
+    else:
+        assert re.search(rf"^bivshap: .* got .*({os.strerror(fault['fault'])}|no record or)", err), err
+        assert (out, err.count("\n")) == ("", 1), err
+        assert str(folder) in err
+        resume(call, folder, undisturbed)
+    return bool(disk.met)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [
-        ("write", 1, errno.ENOSPC),
-        ("write", 2, errno.EIO),
-        ("fsync", 1, errno.EIO),
-        ("replace", 2, errno.ENOSPC),
-        ("replace", 3, errno.EACCES),
-        ("write", 3, errno.EINTR),
+        ("write", 1, errno.ENOSPC, True),
+        ("write", 2, errno.EIO, False),
+        ("fsync", 1, errno.EIO, False),
+        ("fsync", 3, errno.ENOSPC, True),
+        ("replace", 2, errno.ENOSPC, False),
+        ("replace", 3, errno.EACCES, True),
+        ("write", 3, errno.EINTR, False),
+        ("open", 1, errno.EROFS, True),
+        ("unlink", 1, errno.EROFS, True),
+        ("mkdir", 2, errno.ENOSPC, True),
+        ("read", 1, errno.EIO, True),
     ],
-    ids=lambda fault: f"{fault[0]}-{fault[1]}-{errno.errorcode[fault[2]]}",
+    ids=lambda fault: f"{fault[0]}-{fault[1]}-{errno.errorcode[fault[2]]}{'-lasting' if fault[3] else ''}",
 )
-def test_a_failing_disk_loses_no_finished_chunk(project, call, monkeypatch, tmp_path, undisturbed, fault):
-    assert fail_and_resume(call, monkeypatch, tmp_path / "out", undisturbed, fault)
+def test_a_failing_disk_loses_no_finished_chunk(project, call, tmp_path, undisturbed, fault):
+    operation, first, code, lasting = fault
+    folder = tmp_path / "out"
+    assert fail_and_resume(call, folder, undisturbed, operation=operation, first=first, fault=code, lasting=lasting)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EINTR, errno.EROFS], ids=errno.errorcode.get)
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_every_write_rename_and_sync_may_fail(project, call, monkeypatch, tmp_path, undisturbed, operation, code):
-    number = 1
-    while fail_and_resume(call, monkeypatch, tmp_path / str(number), undisturbed, (operation, number, code)):
-        number += 1
-    assert number > 3
-
-
-KILLED = """
-import os, sys
-from bivshap_lightning import cli
-operation, number, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-real, seen = getattr(os, operation), 0
-def deadly(*arguments, **options):
-    global seen
-    seen += 1
-    if seen == number:
-        os._exit(99)
-    return real(*arguments, **options)
-setattr(os, operation, deadly)
-sys.exit(cli.main(sys.argv[4:]))
-"""
+@pytest.mark.parametrize(
+    "fault", FAULTS, ids=lambda fault: f"{errno.errorcode[fault[0]]}{'-lasting' if fault[1] else ''}"
+)
+@pytest.mark.parametrize("operation", sorted({*WRITING, *READING}))
+def test_every_call_may_fail(project, call, tmp_path, undisturbed, operation, fault):
+    """Of the audit itself; TensorBoard's own files have a test below."""
+    first, (code, lasting) = 1, fault
+    while fail_and_resume(call, tmp_path / str(first), undisturbed, operation=operation, first=first, fault=code,
+                          lasting=lasting, ignored="tfevents"):  # fmt: skip
+        first += 1
+    assert first > 1 or operation in ("scandir", "listdir")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("operation", "number"), [("replace", 1), ("replace", 2), ("fsync", 5)])
-def test_no_incomplete_record_after_a_crash_during_a_write(project, call, tmp_path, undisturbed, operation, number):
-    folder = tmp_path / "out"
-    command = [sys.executable, "-c", KILLED, operation, str(number), str(folder), "audit", *CHUNKED, "-o", str(folder)]
-    run = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=200, check=False)
-    assert run.returncode == 99, run.stderr
-    assert not (folder / "audit.json").exists()
-    assert call(*CHUNKED, "-o", folder)[0] == 0
-    same_record(folder, undisturbed)
+@pytest.mark.parametrize("code", [errno.ENOSPC, pytest.param(errno.EIO, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("operation", ["open", "write"])
+def test_tensorboard_without_room_ends_the_audit_without_traceback(
+    project, call, tmp_path, undisturbed, operation, code, capfd
+):
+    class OfEvents(FaultyDisk):
+        def _path(self, file):
+            path = super()._path(file)
+            return path if path and "tfevents" in path else None
+
+    for first in (1, 2, 10):
+        folder = tmp_path / str(first)
+        with mock.patch(f"{__name__}.FaultyDisk", OfEvents):
+            assert fail_and_resume(
+                call, folder, undisturbed, operation=operation, first=first, fault=code, lasting=True
+            )
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+def test_everything_is_on_the_disk_before_it_has_its_name(project, call, tmp_path):
+    """Data, then their name: the file is synced before it is renamed, and its folder after that."""
+    disk = FaultyDisk(tmp_path)
+    with disk.attached():
+        assert call(*CHUNKED, "-o", tmp_path / "out")[0] == 0
+    renamed = [(place, path) for place, (name, path) in enumerate(disk.calls) if name == "replace"]
+    assert len(renamed) == N_CHUNKS + 3  # arrays, record and page
+    for place, path in renamed:
+        before = [name for name, about in disk.calls[:place] if about == path]
+        assert before[-2:] == ["write", "fsync"]
+        folder = str(Path(path).parent)
+        assert disk.calls[place + 1 : place + 3] == [("open", folder), ("fsync", folder)]
+
+
+# The first process has everything imported; each copy of it is killed in another call.
+KILLED = """
+import os, sys
+from pathlib import Path
+from bivshap_lightning import cli
+from bivshap_lightning.callbacks import offline
+from tests.faults import FaultyDisk
+operation, root, *points = sys.argv[1:sys.argv.index("--")]
+for first in map(int, points) if points else range(1, 1000):
+    folder = Path(root, str(first))
+    child = os.fork()
+    if child == 0:
+        disk = FaultyDisk(folder, operation=operation, first=first, fault=lambda: os._exit(99), ignored="tfevents")
+        with disk.attached():
+            code = cli.main([*sys.argv[sys.argv.index("--") + 1:], "-o", str(folder)])
+        os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(first, code, flush=True)
+    if code != 99:
+        break
+"""
+
+
+def killed(project: Path, root: Path, operation: str, *points: int) -> dict[int, int]:
+    """Exit codes by number of the call that an audit was killed in; without numbers all calls, and one that is not."""
+    command = [sys.executable, "-c", KILLED, operation, root, *points, "--", "audit", *CHUNKED]
+    paths = os.pathsep.join([str(ROOT), str(project), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(
+        [str(word) for word in command], cwd=project, env=environment, capture_output=True, text=True, timeout=900,
+        check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return {int(first): int(code) for first, code in map(str.split, run.stdout.splitlines())}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", ["replace", "fsync"])
+def test_an_audit_that_is_killed_while_it_writes_can_be_resumed(project, call, tmp_path, undisturbed, operation):
+    points = (1, 2, 3, 5)
+    assert killed(project, tmp_path, operation, *points) == dict.fromkeys(points, 99)
+    for first in points:
+        resume(call, tmp_path / str(first), undisturbed)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("operation", sorted({*WRITING, "read"}))
+def test_an_audit_may_be_killed_in_every_call(project, call, tmp_path, undisturbed, operation):
+    codes = killed(project, tmp_path, operation)
+    *deadly, last = codes
+    assert [codes[first] for first in deadly] == [99] * len(deadly)
+    assert codes[last] == 0
+    assert len(deadly) > 3
+    for first in deadly:
+        resume(call, tmp_path / str(first), undisturbed)
+
+
+@pytest.mark.slow
+def test_a_folder_that_vanishes_is_missed(project, call, tmp_path, undisturbed):
+    """After the first chunk, as when a network drive is gone; what was finished elsewhere is still there."""
+    folder, away, save = tmp_path / "out", tmp_path / "away", ChunkStore.save
+
+    def vanish(store, chunk, part) -> None:
+        save(store, chunk, part)
+        if not away.exists():
+            folder.rename(away)
+
+    with mock.patch.object(ChunkStore, "save", vanish):
+        code, out, err = call(*CHUNKED, "-o", folder)
+    assert (code, out) == (2, "")
+    assert re.search(r"^bivshap: a finished chunk must be written to .*, got No such file or directory\. Chunks", err)
+    assert not folder.exists()
+    away.rename(folder)
+    resume(call, folder, undisturbed)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(project, call, tmp_path):

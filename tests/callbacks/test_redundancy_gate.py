@@ -7,12 +7,14 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.callbacks import BivShapCallback, RedundancyGate
 from bivshap_lightning.callbacks.lightning import MisconfigurationException
 from bivshap_lightning.gate import GateError, RecordError, Rule, Verdict, judge, measure
+from bivshap_lightning.gate.verdict_file import load_verdict
 from bivshap_lightning.metrics.catalogue import CATALOGUE
 from tests.callbacks.modules import DataModule, Faulty, Module, TextModule, Tokens, train_loader, valid_loader
 
@@ -67,6 +69,33 @@ def test_the_verdict_is_that_of_the_record_on_disk(tmp_path):
         fit(tmp_path, gate, max_epochs=1)
     (path,) = (tmp_path / "bivshap").glob("*.json")
     assert gate.verdict.results == judge(path, rules).results
+
+
+def test_verdicts_are_kept_beside_the_records(tmp_path):
+    with pytest.warns(UserWarning, match="gate FAILED"):
+        fit(tmp_path, RedundancyGate(IMPOSSIBLE))
+    paths = sorted((tmp_path / "bivshap").glob("*.json"))
+    assert len(paths) == 2
+    for path in paths:
+        assert load_verdict(path).results == judge(path, IMPOSSIBLE).results
+
+
+def test_an_audit_at_the_end_of_fitting_is_judged(tmp_path):
+    """With an account that allows no audit between the first validation and the end."""
+    audit, gate = BivShapCallback(**SOME | {"every_n_epochs": None, "max_share": 1e-9}), RedundancyGate(IMPOSSIBLE)
+    with pytest.warns(UserWarning, match="gate FAILED"):
+        run = fit(tmp_path, gate, audit=audit, max_epochs=3, logger=CSVLogger(tmp_path, name=None, version=""))
+    assert [past["epoch"] for past in audit.history] == [0, run.current_epoch]
+    assert load_verdict(audit.record_path) == gate.verdict
+    assert gate.verdict.results == judge(audit.record_path, IMPOSSIBLE).results
+
+
+def test_a_bad_end_can_raise(tmp_path):
+    audit = BivShapCallback(**SOME | {"every_n_epochs": None, "max_share": 1e-9})
+    early = Rule(metric="bivshap/redundancy/empty_accuracy", min=0.7, compare="point")  # before training, not after
+    with pytest.raises(RuntimeError, match=r"empty_accuracy is 0\.5"):
+        fit(tmp_path, RedundancyGate([early], on_fail="raise"), audit=audit, max_epochs=3)
+    assert len(audit.history) == 2
 
 
 def test_failing_only_warns_by_default(tmp_path):

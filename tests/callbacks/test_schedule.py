@@ -63,6 +63,34 @@ def test_the_account_survives_a_checkpoint():
     assert second.is_due(8)
 
 
+def test_a_comparison_waits_until_the_account_allows_it():
+    """An audit of 1 s, of which other explainers take .8 s, in epochs of 2 s: every epoch is audited, few compare."""
+    clock, compared, audited = Clock(), [], []
+    schedule = AuditSchedule(None, 0.15, clock=clock)
+    schedule.start_run()
+    for epoch in range(200):
+        clock.now += 2.0
+        if schedule.is_due(epoch):
+            audited.append(epoch)
+            seconds = 1.0 if schedule.may_compare() else 0.2
+            compared += [epoch] * (seconds == 1.0)
+            clock.now += seconds
+            schedule.add(seconds, 0.8 if seconds == 1.0 else None)
+    spent = 0.2 * len(audited) + 0.8 * len(compared)
+    assert compared[0] == 0
+    assert len(audited) > 190
+    assert 10 < len(compared) < len(audited) / 5
+    assert spent <= 0.15 * schedule.run_seconds + 1e-9
+
+
+def test_an_explicit_schedule_compares_every_time():
+    schedule = AuditSchedule(1, 0.1, clock=Clock())
+    schedule.start_run()
+    schedule.add(1e9, 1e9)
+    assert schedule.is_due(1)
+    assert schedule.may_compare()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

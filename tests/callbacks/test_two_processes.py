@@ -55,16 +55,26 @@ def test_two_processes_find_what_one_finds(tmp_path, n_samples, kind):
     torch.testing.assert_close(torch.tensor(arrays[0]["weights"]), torch.tensor(arrays[1]["weights"]))
 
 
+def test_two_processes_use_the_same_background_rows(tmp_path):
+    """Drawn from the training data by one process and sent to the other; no process reads what it does not have."""
+    for n in (1, 2):
+        torch.manual_seed(0)
+        trainer(tmp_path / str(n), callback(background=5), n).fit(Module(), train_loader(), valid_loader(12))
+    one, two = (AuditRecord.load(record(tmp_path / str(n))) for n in (1, 2))
+    assert one.configuration.removal == two.configuration.removal == "mean over 5 rows of the training data"
+    assert one.configuration.background == two.configuration.background != ""
+
+
 def test_a_failure_on_one_process_fails_the_audit_on_all(tmp_path):
     """Training goes on, and all processes know."""
-    run = trainer(tmp_path, callback(on_error="warn"), 2)
+    run = trainer(tmp_path, callback(on_error="warn", baselines=0.0), 2)
     run.fit(Faulty(), train_loader(), valid_loader(12, batch_size=4))
     assert run.callback_metrics["bivshap/failed"] == 1
     assert not (tmp_path / "bivshap").exists()
 
 
 def test_a_failure_can_end_all_processes(tmp_path):
-    run = trainer(tmp_path, callback(), 2)
+    run = trainer(tmp_path, callback(baselines=0.0), 2)
     with pytest.raises(Exception, match=r"broken on rank 1|failed on another process"):
         run.fit(Faulty(), train_loader(), valid_loader(12, batch_size=4))
 
@@ -81,6 +91,6 @@ def test_a_failure_inside_a_communicating_model_ends_all_processes(tmp_path):
     """The other process waits in a collective of the model, as it would in training: nothing but an end can end it."""
     module = Communicating()
     module.fails_on_rank = 1
-    run = trainer(tmp_path, callback(on_error="warn"), 2)
+    run = trainer(tmp_path, callback(on_error="warn", baselines=0.0), 2)
     with pytest.raises(Exception, match="broken on rank 1"):
         run.fit(module, train_loader(), valid_loader(12, batch_size=4))

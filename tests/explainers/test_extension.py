@@ -12,6 +12,7 @@ from bivshap_lightning import BivariateShapley, Explanation, Game
 from bivshap_lightning.explainers import find_explainer
 from bivshap_lightning.explainers.extension import RestrictedGame, bivariate
 from bivshap_lightning.explainers.maps import MAPS, Coalitions, beta_shapley, lime, rise
+from bivshap_lightning.explainers.rivals import captum_explainer
 from bivshap_lightning.game.trees import UnsupportedTreesError
 from bivshap_lightning.metrics import InsertionAUC, MutualRedundancyMasking
 from tests.oracles import Unanimity, Value, enumerate_e2, enumerate_shapley, table_model, table_value
@@ -192,13 +193,13 @@ def test_exact_explainers_are_extended_exactly(method):
 def test_captums_estimators_are_extended_with_errors_from_repetitions(method):
     game, value = table_game()
     truth = enumerate_e2(value, N)
-    explanation = bivariate(method).explain(game, 4 * (N + 1) * 400)
+    explanation = bivariate(captum_explainer(method)).explain(game, 4 * (N + 1) * 400)
     assert not explanation.is_exact
     np.testing.assert_allclose(explanation.bivariate[0], truth, atol=0.15)
     off = ~np.eye(N, dtype=bool)
     z = (explanation.bivariate[0].numpy() - truth)[off] / explanation.standard_error[0].numpy()[off]
     assert np.mean(np.abs(z) < 1.96) > 0.8
-    again = bivariate(method).explain(table_game()[0], 4 * (N + 1) * 400)
+    again = bivariate(captum_explainer(method)).explain(table_game()[0], 4 * (N + 1) * 400)
     assert torch.equal(again.bivariate, explanation.bivariate)
 
 

@@ -207,3 +207,14 @@ def test_gains_are_those_of_the_greedy_order():
             assert gains.best(chosen, 1).tolist() == [player]
             chosen[player] = True
         assert gains.best(chosen, 1).tolist() == []
+
+
+def test_a_sample_has_the_same_sets_in_every_batch():
+    """Draws depend on the seed and the player alone: not on the batch, nor on how many players other samples have."""
+    model, x = network(0), torch.randn(6, N_PLAYERS, dtype=torch.float64) * 2
+    explainer = BivariateShapley(model, method="exact")
+    together = sufficient_set(Game(model, x), explainer.attribute(x))
+    alone = [sufficient_set(Game(model, x[[b]]), explainer.attribute(x[[b]]))[0] for b in range(len(x))]
+    for whole, one in zip(together, alone, strict=True):
+        assert (whole.members, whole.stable_members) == (one.members, one.stable_members)
+        assert (whole.agreement, whole.stable_agreement) == (one.agreement, one.stable_agreement)

@@ -179,3 +179,11 @@ def test_drift_without_arrays_or_class_is_refused():
 def test_every_drift_of_the_catalogue_is_computed():
     found = {number.tag: drift(number.tag, pair(NOW, BEFORE)) for number in numbers_of("drift")}
     assert all(find_number(tag).contains(interval.value) for tag, interval in found.items())
+
+
+def test_each_graph_is_redundant_at_its_own_gamma():
+    """A relative gamma grows with what there is to explain: a graph of ten times the size has the same H."""
+    old = ExplanationGraph([[0, 0.02, 0.5], [0.3, 0, 0.01], [0.4, 0.2, 0]])
+    new = ExplanationGraph(10 * old.weights)
+    assert drift("drift/redundancy", GraphPair.of(new, old, 0.2, 0.02)).value == 0
+    assert drift("drift/redundancy", GraphPair.of(new, old, 0.2)).value > 0

@@ -351,9 +351,11 @@ def test_rules_files(tmp_path):
 
 def test_rules_that_are_no_files(tmp_path):
     os.mkfifo(tmp_path / "pipe.toml")
-    for path in (tmp_path / "pipe.toml", tmp_path):
-        with pytest.raises(GateError, match=r"`rules` must be a readable file, got .* \(a folder, device or pipe\)"):
-            load_rules(path)
+    (tmp_path / "zero.toml").symlink_to("/dev/zero")
+    for name, match in (("pipe.toml", r"regular file, got .* \(a device, pipe or socket\)"),
+                        ("zero.toml", "regular file"), ("", r"readable file, got .* \(a folder\)")):  # fmt: skip
+        with pytest.raises(GateError, match=f"`rules` must be a.*{match}"):
+            load_rules(tmp_path / name)
     (tmp_path / "long.toml").write_text("#" * (2**20 + 1))
     with pytest.raises(GateError, match="`rules` must have at most 1,048,576 bytes, got 1,048,577"):
         load_rules(tmp_path / "long.toml")

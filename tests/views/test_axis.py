@@ -61,9 +61,9 @@ def test_a_ring_is_the_importance_beside_a_player_that_does_nothing():
 @pytest.mark.parametrize(
     ("name", "pair", "message"),
     [
-        ("OR + c / 2", STAND_INS, "strongest pair: a and b stand in for each other"),
+        ("OR + c / 2", STAND_INS, "strongest pair: a and b replace each other"),
         ("AND + c / 2", PARTNERS, "strongest pair: a and b need each other"),
-        ("-OR", STAND_INS, "strongest pair: a and b stand in for each other"),
+        ("-OR", STAND_INS, "strongest pair: a and b replace each other"),
     ],
 )
 def test_stand_ins_and_partners_have_their_colour_and_their_sentence(name, pair, message):
@@ -121,7 +121,7 @@ def test_noise_draws_no_arcs_but_whiskers():
     graph = ExplanationGraph(weights, shapley=np.full(9, 0.2), standard_error=errors)
     figure = draw_axis(graph, title="t")
     assert not arcs(figure)
-    assert "No two features stand in for each other or need each other noticeably" in lines_of(figure, "notes")
+    assert "No two features replace each other or need each other noticeably" in lines_of(figure, "notes")
     assert "95 % intervals" in lines_of(figure, "notes")
     assert any(artist.get_gid() == "whiskers" for artist in figure.artists)
     exact = ExplanationGraph(weights, shapley=np.full(9, 0.2))
@@ -154,7 +154,7 @@ def test_a_change_is_the_difference_of_two_graphs():
     np.testing.assert_allclose(values.shapley, after.shapley - before.shapley)
     np.testing.assert_allclose(values.pairs, after.pairwise - before.pairwise)
     figure = draw_axis(after, title="t", before=before)
-    assert lines_of(figure, "message") == "0 and 1 stand in for each other more than before"
+    assert lines_of(figure, "message") == "0 and 1 replace each other more than before"
     assert lines_of(figure, "xlabel") == "change of importance"
     assert lines_of(draw_axis(after, title="t", before=after), "message") == "nothing has changed"
 
@@ -189,7 +189,7 @@ def test_words_and_images_stand_above_the_rows():
 def test_long_names_in_the_message_keep_both_ends_of_each():
     names = [f"the_{word}_measurement_of_the_left_ventricle_{word}" for word in ("first", "second", "third")]
     message = lines_of(draw_axis(enumerated(GAMES["OR + c / 2"], names=names), title="t"), "message")
-    one, other = message.removeprefix("strongest pair: ").removesuffix(" stand in for each other").split(" and ")
+    one, other = message.removeprefix("strongest pair: ").removesuffix(" replace each other").split(" and ")
     assert (one[:4], one[-5:]) == ("the_", "first")
     assert (other[:4], other[-6:]) == ("the_", "second")
 

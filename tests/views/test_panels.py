@@ -321,3 +321,15 @@ def test_the_start_line_is_understood_by_tensorboard_and_names_only_its_plugins(
     kept = board.flags.samples_per_plugin
     assert kept["images"] >= 1000
     assert set(kept) <= {getattr(plugin, "plugin_name", None) for plugin in plugins}
+
+
+def test_the_sweep_over_gamma_goes_to_text(writer):
+    roles = ("irrelevant", "interchangeable", "redundant", "essential", "undecided")
+    sweep = {"gamma": [0.001, 0.01], **{role: [0.2, 0.2] for role in roles}, "density": [0.1, 0.35],
+             "share_removable": [0.0, 0.25]}  # fmt: skip
+    assert Panels(writer).write_sweep(sweep, step=3) == ["bivshap/roles/at_other_gammas"]
+    (((step, value),),) = [v for t, v in read(writer).items() if "at_other_gammas" in t]
+    assert (step, value.metadata.plugin_data.plugin_name) == (3, "text")
+    text = value.tensor.string_val[0].decode()
+    assert "| 0.001 | 20% | 20% | 20% | 20% | 20% | 10% | 0% |" in text
+    assert "| 0.01 | 20% | 20% | 20% | 20% | 20% | 35% | 25% |" in text

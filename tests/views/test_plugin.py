@@ -17,6 +17,8 @@ from torch.utils.tensorboard import SummaryWriter
 from werkzeug.test import Client
 
 from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.gate import Rule, judge
+from bivshap_lightning.gate.verdict_file import save_verdict
 from bivshap_lightning.metrics.catalogue import find_number
 from bivshap_lightning.views import write_index
 from bivshap_lightning.views.explorer import assets
@@ -109,6 +111,24 @@ def test_a_record_is_described_with_what_its_numbers_mean(tab):
     assert numbers["bivshap/insertion_auc/kernel_shap"]["explainer"] == "kernel_shap"
     assert numbers["mine <i>"]["meaning"] == ""
     assert (record["verdict"], record["evaluations"]["ours"]) == (None, 256)
+
+
+def test_the_verdict_beside_a_record_is_shown(tmp_path):
+    write_run(tmp_path / "a", [10], drifting(COLUMNS, 2, 0.0), ["x", "y"])
+    (path,) = (tmp_path / "a" / "bivshap").glob("*.json")
+    tab, rule = Tab(tmp_path), Rule(metric="bivshap/insertion_auc/ours", min=0.99)
+    assert tab.json("record", **STEP)["verdict"] is None
+    kept = save_verdict(judge(path, [rule]), path)
+    verdict = tab.json("record", **STEP)["verdict"]
+    assert (verdict["passed"], verdict["rules"][0]["status"]) == (False, "fail")
+    assert "min 0.99" in verdict["rules"][0]["reason"]
+    kept.write_text("{")
+    assert "must hold a verdict" in tab.json("record", **STEP)["verdict"]["error"]
+    kept.unlink()
+    elsewhere = tmp_path / "elsewhere.json"
+    elsewhere.write_text("{}")
+    kept.symlink_to(elsewhere)
+    assert tab.json("record", **STEP)["verdict"] is None
 
 
 def test_the_graph_of_a_sample_is_sent_as_it_is_stored(tab, logs):

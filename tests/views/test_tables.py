@@ -114,7 +114,7 @@ def test_pairs_are_listed_strongest_first_with_their_relation():
 
     graph = enumerated(game, 4, names=["a", "b", "c", "d"])
     rows = rows_of(pairs_table(graph))[2:]
-    assert [row[:2] for row in rows] == [["a, b", "stand in for each other"], ["c, d", "need each other"]]
+    assert [row[:2] for row in rows] == [["a, b", "replace each other"], ["c, d", "need each other"]]
     assert float(rows[0][2]) == pytest.approx(graph.pairwise[0, 1], abs=1e-4)
     assert len(rows_of(pairs_table(graph, top=1))) == 3
 

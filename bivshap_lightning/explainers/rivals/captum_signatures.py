@@ -114,6 +114,25 @@ def accepted_arguments(method: Any) -> dict[str, inspect.Parameter]:
     return parameters if inner is None else {**accepted_arguments(inner), **parameters}
 
 
+def check_callable(method: Any, name: str, given: Collection[str], argument: str) -> None:
+    """Check that an attribution object can be called with what a game has."""
+    if not hasattr(method, "attribute") or "inputs" not in accepted_arguments(method):
+        raise ValueError(f"`{argument}` must attribute to `inputs`, got {name!r}. Pass the method that it wraps.")
+    missing = missing_arguments(method, given)
+    if missing:
+        raise ValueError(
+            f"`options` must hold {', '.join(f'`{p}`' for p in missing)} for {name!r}, got {sorted(given)}."
+        )
+
+
+def check_options(method: Any, name: str, given: Collection[str]) -> None:
+    """Check that further arguments are those of the method's ``attribute``."""
+    accepted = set(accepted_arguments(method)) - {*FROM_THE_GAME, "return_convergence_delta", "return_input_shape"}
+    unknown = sorted(set(given) - accepted)
+    if unknown:
+        raise ValueError(f"`options` must be among {sorted(accepted)} for {name!r}, got {unknown}.")
+
+
 def _all_methods() -> dict[str, type]:
     attr = captum()
     found = [value for value in vars(attr).values() if inspect.isclass(value) and issubclass(value, attr.Attribution)]

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 NO_PLAYER = -1
+"""The id of elements that belong to no player, such as padding."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 LEAF = -1
+"""The child of a node that is a leaf."""
 NUMERICAL = -1
 # The largest difference, relative to the largest number involved, between a library's sum and ours: single precision.
 TOLERANCE = 1e-5

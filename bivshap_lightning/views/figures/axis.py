@@ -37,7 +37,7 @@ from bivshap_lightning.views.figures.text import Align
 
 MIN_ROWS, MAX_ROWS = 3, 30
 
-DIRECTION = "Of two stand-ins, the one with the larger ring makes the other redundant."
+DIRECTION = "Of two substitutes, the one with the larger ring makes the other redundant."
 
 _LABEL_SIZE = 13
 _TEXT_SIZE = 12
@@ -118,7 +118,7 @@ def draw_axis(
         ... )
         >>> figure = draw_axis(graph, title="OR(a, b) + c / 2")
         >>> [text.get_text() for text in figure.findobj() if text.get_gid() == "message"]
-        ['strongest pair: a and b stand in for each other']
+        ['strongest pair: a and b replace each other']
     """
     if not MIN_ROWS <= max_rows <= MAX_ROWS:
         raise ValueError(f"`max_rows` must lie between {MIN_ROWS} and {MAX_ROWS}, got {max_rows}. Try 15.")
@@ -195,7 +195,7 @@ def _message(canvas: Canvas, values: AxisValues, texts: Sequence[str], pairs: Se
         first = texts[values.order()[0]]
         return f"{first} has changed most" if values.is_change else f"{first} matters most"
     i, j, term = pairs[0]
-    what = "stand in for" if term < 0 else "need"
+    what = "replace" if term < 0 else "need"
     more = " more than before" if values.is_change else ""
     one, other = texts[i], texts[j]
     width = WIDTH - 2 * MARGIN
@@ -219,7 +219,7 @@ def _notes(values: AxisValues, pairs: Sequence[Pair]) -> str:
     if any(term < 0 for _, _, term in pairs) and not values.is_change:
         notes.append(DIRECTION)
     if not pairs:
-        notes.append("No two features stand in for each other or need each other noticeably.")
+        notes.append("No two features replace each other or need each other noticeably.")
     if values.n_samples is not None:
         notes.append(f"Means of absolute values over {values.n_samples:,} samples.")
     if values.n_samples is not None and values.shapley_whiskers is not None:

@@ -1,4 +1,4 @@
-"""Arcs beside the rows of `draw_axis`: pairs of features that stand in for each other or need each other."""
+"""Arcs beside the rows of `draw_axis`: pairs of features that replace each other or need each other."""
 
 from collections.abc import Mapping, Sequence
 
@@ -62,7 +62,7 @@ def write_arc_legend(canvas: Canvas, y: float, values: AxisValues, pairs: Sequen
     more = " more" if values.is_change else ""
     entries: list[tuple[str, Dash, str]] = []
     if any(term < 0 for _, _, term in pairs):
-        entries.append((STAND_INS, "solid", f"stand in for each other{more}"))
+        entries.append((STAND_INS, "solid", f"replace each other{more}"))
     if any(term > 0 for _, _, term in pairs):
         entries.append((PARTNERS, _DASH, f"need each other{more}"))
     x = float(MARGIN)

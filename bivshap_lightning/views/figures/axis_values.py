@@ -36,7 +36,7 @@ class AxisValues:
         late: (F,) positions of the rings, `2 R`.
         shapley_whiskers: (F, 2) lower and upper ends, or None.
         late_whiskers: (F, 2) lower and upper ends, or None.
-        pairs: (F, F) symmetric pair terms C, negative where two features stand in for each other.
+        pairs: (F, F) symmetric pair terms C, negative where two features replace each other.
         pair_errors: (F, F) their standard errors, zero where they are exact.
         n_samples: Samples of a class, otherwise None.
         is_change: Whether all numbers are differences of two graphs.
@@ -104,7 +104,7 @@ def values_of_class(graphs: Sequence[ExplanationGraph]) -> AxisValues:
     """Means of absolute values over the samples of a class, which do not cancel, and where most samples lie.
 
     Pair terms keep their sign, read so that the whole input has the larger value: in every sample a negative one
-    means that two features stand in for each other.
+    means that two features replace each other.
 
     Example:
         >>> one = ExplanationGraph([[0, 0], [1 / 2, 0]], shapley=[3 / 2, 1 / 2])

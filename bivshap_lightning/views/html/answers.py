@@ -35,7 +35,8 @@ def pairs(content: PageContent, anchor: str, title: str) -> Markup:
     record = content.record
     parts = [
         tag("p", "Dot: the importance of a feature (Shapley value). Ring: its importance once the others are there. "
-            "Features joined by a solid blue arc stand in for each other, by a dashed orange arc need each other."),
+            "Features joined by a solid blue arc replace each other, by a dashed orange arc need each other. What "
+            f"replaces an absent feature: {record.configuration.removal.split(' #')[0]}."),
         *_pictures(content),
         tag("p", "Gone once the other is there: the share of a feature's importance that is lost when the other is "
             "present. Part of that happens with any other feature, because an output that is nearly reached cannot "

@@ -35,13 +35,19 @@ def drawing(
         position: of the sample on whose picture it is drawn.
     """
     top = [entry.player for entry in summary.ranking]
-    words = f"{name}. Most important: {listing(top[:5])}. Mutually redundant: {_groups(summary)}."
+    found = summary.sufficient if isinstance(summary, SampleSummary) else None
+    few = "" if found is None else f" {_sentence(found.sentence(summary.n_players))}."
+    words = f"{name}. Most important: {listing(top[:5])}.{few} Mutually redundant: {_groups(summary)}."
     h = graph.redundancy(content.gamma)
     drawn = {frozenset(graph.names[k] for k in group) for group in h.groups}
     same = drawn == {frozenset(group) for group in summary.groups}
     note = "" if same else " Drawn from weights that were rounded for storage, by which groups differ slightly."
     figure, what = _figure(content, graph, h, summary, position, {"title": name, "subtitle": subtitle})
     return picture(figure, f"{what} {words}", f"{words}{note}")
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _groups(summary: GraphSummary) -> str:

@@ -11,7 +11,7 @@ from bivshap_lightning import __version__
 from bivshap_lightning.audit.record import AuditRecord, as_record
 from bivshap_lightning.gate import Verdict
 from bivshap_lightning.gate.measuring import demand_comparable
-from bivshap_lightning.views.html import answers, sections
+from bivshap_lightning.views.html import answers, decisions, sections
 from bivshap_lightning.views.html.content import PageContent
 from bivshap_lightning.views.html.explorer import explore, explorer_style, script_policy
 from bivshap_lightning.views.html.markup import STYLE, bullets, tag, text
@@ -22,6 +22,7 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 SECTIONS = {
     "verdict": ("Verdict", sections.verdict),
     "pairs": ("Substitutes and partners", answers.pairs),
+    "suffices": ("Features that suffice", decisions.suffices),
     "roles": ("Roles", answers.roles),
     "explore": ("Explore", explore),
     "groups": ("Groups of H", sections.groups),

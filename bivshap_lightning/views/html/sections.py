@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from bivshap_lightning.audit.json_fields import encode
 from bivshap_lightning.audit.record import MAX_PICTURED_CLASSES, AuditRecord, Run
+from bivshap_lightning.audit.record_decisions import SUFFICIENT
 from bivshap_lightning.gate.drift import drift
 from bivshap_lightning.gate.judging import graph_pair
 from bivshap_lightning.gate.measuring import count_groups, heaviest_groups, measure, samples_of
@@ -17,6 +18,7 @@ from bivshap_lightning.gate.verdict import number
 from bivshap_lightning.metrics.catalogue import REDUNDANCY, ROLES, find_number, numbers_of, ranking_numbers
 from bivshap_lightning.views import draw_curves
 from bivshap_lightning.views.html.content import PageContent
+from bivshap_lightning.views.html.decisions import few_features, sufficing
 from bivshap_lightning.views.html.drawings import drawing
 from bivshap_lightning.views.html.markup import (
     breakable,
@@ -48,6 +50,7 @@ BY_CLASS = (
     f"bivshap/post_hoc_accuracy/{OURS}",
     f"bivshap/removal_error/{OURS}",
     f"{ROLES}n_independent",
+    f"{SUFFICIENT}size",
     f"{REDUNDANCY}accuracy_with_representatives",
     f"{REDUNDANCY}share_removable",
     f"{REDUNDANCY}n_independent",
@@ -92,15 +95,12 @@ def headline(content: PageContent) -> Markup:
 
 
 def _decisive(content: PageContent) -> Markup:
-    """The sentence to remember: why the gate failed, or what can go without a change."""
+    """The sentence to remember: why the gate failed, or how few features carry a decision."""
     broken = [] if content.verdict is None else [o for o in content.verdict.results if o.status == "fail"]
     if broken:
         return tag("p", f"{broken[0].reason}.", class_="decisive")
-    removable, kept = (content.record.metrics.get(name) for name in TILES[:2])
-    if removable is None or kept is None:
-        return Markup()
-    sentence = f"{percent(removable.value)} of the features can go, and {percent(kept.value)} of the predictions stay."
-    return tag("p", sentence, class_="decisive")
+    sentence = few_features(content)
+    return tag("p", sentence, class_="decisive") if sentence else Markup()
 
 
 def verdict(content: PageContent, anchor: str, title: str) -> Markup:
@@ -323,7 +323,7 @@ def samples(content: PageContent, anchor: str, title: str) -> Markup:
         sample, graph = content.record.samples[k], content.record.sample_graphs[k]
         label = "" if sample.label is None else f", labelled “{sample.label}”"
         name = f"Sample {sample.index}: why “{sample.target}”{label}"
-        parts.append(drawing(content, graph, summary=sample, name=name, subtitle="", position=k))
+        parts.append(drawing(content, graph, summary=sample, name=name, subtitle=sufficing(sample), position=k))
     if len(rows) > 8:
         everything = table("All samples.", head, [_row(content, k) for k in range(len(rows))], words=3)
         parts.append(folded(f"All {count(len(rows), 'sample')}", everything))

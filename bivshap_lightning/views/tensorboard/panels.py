@@ -24,8 +24,10 @@ from bivshap_lightning.views.tensorboard.summaries import (
     write_histogram,
     write_text,
 )
+from bivshap_lightning.views.tensorboard.tables import sweep_table
 
 POST_HOC = "post_hoc/accuracy_vs_removed"
+SWEEP = "roles/at_other_gammas"
 
 
 class Panels:
@@ -225,6 +227,20 @@ class Panels:
         )
         whole = f"{self._prefix}/{tag}"
         self._put(whole, figure, step)
+        return [whole]
+
+    def write_sweep(self, sweep: Mapping[str, ArrayLike], *, step: int) -> list[str]:
+        """What the same graphs say at other thresholds, as a table.
+
+        Args:
+            sweep: As in `sweep_table`.
+            step: Such as the epoch.
+
+        Returns:
+            The tags written.
+        """
+        whole = f"{self._prefix}/{SWEEP}"
+        self._put(whole, sweep_table(sweep), step)
         return [whole]
 
     def describe_scalars(self, descriptions: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ TensorBoard's data provider, graphs from the records beside the event files.
 | --- | --- |
 | `runs` | runs with records |
 | `index?run=` | steps of a run, with stage and epoch |
-| `record?run=&tag=&step=` | description of one record: classes, samples, numbers, curves |
+| `record?run=&tag=&step=` | description of one record: classes, samples, numbers, curves, the gate's verdict |
 | `graph?run=&tag=&step=&subject=` | one graph as bytes, :mod:`bivshap_lightning.views.explorer.payload` |
 | `series?run=&tag=&subject=` | importance and role of every player over the steps of a run |
 """
@@ -34,6 +34,7 @@ from bivshap_lightning.views.tensorboard.log_files import RecordNotFoundError, l
 
 if TYPE_CHECKING:
     from bivshap_lightning.audit.record import AuditRecord
+    from bivshap_lightning.gate import Verdict
 
 PLUGIN_NAME = "bivshap"
 
@@ -45,6 +46,8 @@ MAX_POINTS = 40
 
 MAX_CACHED = 4
 """Records that are kept in memory."""
+
+JSON = "application/json"
 
 Handler = Callable[[wrappers.Request], tuple[Any, str]]
 
@@ -124,22 +127,25 @@ class BivShapPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
              "last_time": max(series.max_wall_time for series in tags.values())}
             for run, tags in sorted(found.items()) if tags
         ]  # fmt: skip
-        return json.dumps({"runs": runs}), "application/json"
+        return json.dumps({"runs": runs}), JSON
 
     def _index(self, request: wrappers.Request) -> tuple[Any, str]:
         steps = self._steps(request, _argument(request, "run"))
-        return json.dumps({"steps": steps}), "application/json"
+        return json.dumps({"steps": steps}), JSON
 
     def _record(self, request: wrappers.Request) -> tuple[Any, str]:
         from bivshap_lightning.views.explorer.numbers import describe_record
 
-        return json.dumps(describe_record(self._load_requested(request)), allow_nan=False), "application/json"
+        file = self._requested_file(request)
+        description = describe_record(self._load(file, keep=True), verdict=_verdict_on(file))
+        return json.dumps(description, allow_nan=False), JSON
 
     def _graph(self, request: wrappers.Request) -> tuple[Any, str]:
         from bivshap_lightning.views.explorer.payload import graph_bytes, subject_data
 
         subject = _subject(request)
-        return graph_bytes(subject_data(self._load_requested(request), subject)), "application/octet-stream"
+        record = self._load(self._requested_file(request), keep=True)
+        return graph_bytes(subject_data(record, subject)), "application/octet-stream"
 
     def _series(self, request: wrappers.Request) -> tuple[Any, str]:
         from bivshap_lightning.views.explorer.payload import role_point, sample_key, subject_data
@@ -161,7 +167,7 @@ class BivShapPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
                 continue
             points.append({**point, "step": step["step"], "epoch": step["epoch"]})
         answer = {"points": points[::-1], "n_missing": missing, "n_steps": len(steps)}
-        return json.dumps(answer, allow_nan=False), "application/json"
+        return json.dumps(answer, allow_nan=False), JSON
 
     def _list(self, context: Any, experiment: str, runs: list[str] | None = None) -> Any:
         if self._provider is None:
@@ -190,14 +196,14 @@ class BivShapPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
                 steps[int(datum.step), tag] = {"tag": tag, "step": int(datum.step), "time": datum.wall_time, **index}
         return [steps[key] for key in sorted(steps)]
 
-    def _load_requested(self, request: wrappers.Request) -> AuditRecord:
+    def _requested_file(self, request: wrappers.Request) -> str:
         run, tag, text = (_argument(request, name) for name in ("run", "tag", "step"))
         if not text.lstrip("-").isdecimal() or len(text) > 20:
             raise BadRequestError(f"`step` must be a whole number, got {text[:80]!r}.")
         step = next((s for s in self._steps(request, run) if s["tag"] == tag and s["step"] == int(text)), None)
         if step is None:
             raise errors.NotFoundError(f"run {run!r} has no record of tag {tag!r} at step {text}")
-        return self._load(record_file(self._directories, run, step["record"]), keep=True)
+        return record_file(self._directories, run, step["record"])
 
     def _load(self, file: str, *, keep: bool) -> AuditRecord:
         """Read a record and verify all of it but what it says about the graphs of single samples."""
@@ -228,6 +234,20 @@ def _context_and_experiment(request: wrappers.Request) -> tuple[Any, str]:
     return request_context.from_environ(environ), environ.get(experiment_id.WSGI_ENVIRON_KEY, "")
 
 
+def _verdict_on(file: str) -> Verdict | None:
+    """The verdict that the gate kept beside a record; None without one, and never one behind a link."""
+    from bivshap_lightning.gate import GateError, Verdict
+    from bivshap_lightning.gate.verdict_file import load_verdict, verdict_path
+
+    path = str(verdict_path(file))
+    if os.path.realpath(path) != path:
+        return None
+    try:
+        return load_verdict(file)
+    except (GateError, OSError) as error:
+        return Verdict(error=str(error))
+
+
 def _asset_app(name: str) -> Any:
     @wrappers.Request.application
     def app(request: wrappers.Request) -> Any:
@@ -237,7 +257,7 @@ def _asset_app(name: str) -> Any:
 
 
 def _failure(request: wrappers.Request, message: str, code: int) -> Any:
-    return http_util.Respond(request, json.dumps({"error": message}), "application/json", code=code)
+    return http_util.Respond(request, json.dumps({"error": message}), JSON, code=code)
 
 
 def _argument(request: wrappers.Request, name: str) -> str:

@@ -1,11 +1,11 @@
-"""`ranking_table` and `groups_table`: Markdown tables with escaped names, for the Text dashboard."""
+"""Rankings, groups, pairs and sweeps as Markdown tables with escaped names, for the Text dashboard."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
+from bivshap_lightning.graph import ROLES, ExplanationGraph, RedundancyGraph
 from bivshap_lightning.views.figures.axis_values import values_of_class, values_of_sample
 from bivshap_lightning.views.figures.graphs import check_same_players, order_of, scores_of
 from bivshap_lightning.views.figures.layout import Layout, letter_of
@@ -114,8 +114,36 @@ def groups_table(
     )
 
 
+def sweep_table(sweep: Mapping[str, ArrayLike]) -> str:
+    """Roles, density of H and removable features at several thresholds, one row each.
+
+    Args:
+        sweep: By column, one value per threshold: "gamma", the roles, "density" and "share_removable".
+
+    Example:
+        >>> shares = dict.fromkeys(("irrelevant", "interchangeable", "redundant", "undecided"), [0.0])
+        >>> print(
+        ...     sweep_table({"gamma": [0.01], **shares, "essential": [1.0], "density": [0.0], "share_removable": [0]})
+        ... )
+        | γ | irrelevant | interchangeable | redundant | essential | undecided | density of H | removable |
+        | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+        | 0.01 | 0% | 0% | 0% | 100% | 0% | 0% | 0% |
+        <BLANKLINE>
+        Shares of features, mean over samples, from the same explanations at other thresholds γ.
+    """
+    titles = {role: role for role in ROLES} | {"density": "density of H", "share_removable": "removable"}
+    gammas = [f"{gamma:.3g}" for gamma in np.asarray(sweep["gamma"]).tolist()]
+    columns = {"γ": ("---:", gammas)}
+    columns |= {
+        title: ("---:", [f"{share:.0%}" for share in np.asarray(sweep[name]).tolist()])
+        for name, title in titles.items()
+    }
+    note = "Shares of features, mean over samples, from the same explanations at other thresholds γ."
+    return f"{_table(columns)}\n\n{note}"
+
+
 def pairs_table(graph: ExplanationGraph, *, graphs: Sequence[ExplanationGraph] | None = None, top: int = 10) -> str:
-    """The pairs of players that stand in for each other or need each other most, as in `draw_axis`.
+    """The pairs of players that replace each other or need each other most, as in `draw_axis`.
 
     Args:
         graph: G, with Shapley values.
@@ -127,17 +155,17 @@ def pairs_table(graph: ExplanationGraph, *, graphs: Sequence[ExplanationGraph] |
         >>> print(pairs_table(ExplanationGraph(weights, names=["a", "b", "c"], shapley=shapley)))
         | features | relation | pair term C |
         | :--- | :--- | ---: |
-        | a, b | stand in for each other | -0.1667 |
+        | a, b | replace each other | -0.1667 |
         <BLANKLINE>
         C is how much the importance of one changes when the other is present, beyond what any other feature does.
     """
     values = values_of_sample(graph) if graphs is None else values_of_class(graphs)
     pairs = values.strongest_pairs(range(graph.n_players), top)
     if not pairs:
-        return "No two features stand in for each other or need each other noticeably."
+        return "No two features replace each other or need each other noticeably."
     columns = {
         "features": (":---", [f"{_cell(graph.names[i])}, {_cell(graph.names[j])}" for i, j, _ in pairs]),
-        "relation": (":---", ["stand in for each other" if c < 0 else "need each other" for _, _, c in pairs]),
+        "relation": (":---", ["replace each other" if c < 0 else "need each other" for _, _, c in pairs]),
         "pair term C": ("---:", [f"{c:.4g}" for _, _, c in pairs]),
     }
     return (

@@ -545,3 +545,21 @@ def test_the_minimum_is_enough_and_one_less_is_not(network, name, n_rows):
     if name in ("kernel_shap", "lime", "shapley_sampling"):
         with pytest.raises(ValueError, match=f"`n_evaluations` must be at least {least}"):
             explainer.explain(game, least - 1)
+
+
+def test_integrated_gradients_stop_when_they_have_converged():
+    """A quadratic converges at once; a steep step on the way gets more steps, for that sample alone."""
+
+    def model(x):
+        return (x**2).sum(dim=1) + torch.sigmoid(400 * (x[:, 1] - 0.37))
+
+    smooth, steep = torch.tensor([[0.5, 0.2]]), torch.tensor([[0.5, 2.0]])
+    game = Game(model, torch.cat([smooth, steep]), behavior="output")
+    explanation = captum_explainer("integrated_gradients").explain(game, 5000)
+    spent = explanation.n_evaluations.tolist()
+    assert spent[0] == 52
+    assert 52 + 102 <= spent[1] <= 5000
+    torch.testing.assert_close(explanation.shapley[0], smooth[0] ** 2)
+    torch.testing.assert_close(explanation.shapley[1], torch.tensor([0.25, 5.0]), atol=0.06, rtol=0)
+    alone = captum_explainer("integrated_gradients").explain(Game(model, steep, behavior="output"), 5000)
+    torch.testing.assert_close(alone.shapley[0], explanation.shapley[1])

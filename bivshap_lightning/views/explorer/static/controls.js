@@ -27,8 +27,8 @@ export function buildControls(explorer) {
     const { runs, moments, record, graph } = explorer;
     options(run, runs.map((name) => [name, name]), store.state.run);
     run.parentElement.hidden = runs.length < 2;
-    epoch.max = Math.max(0, moments.length - 1);
-    epoch.value = moments.indexOf(explorer.moment);
+    epoch.max = String(Math.max(0, moments.length - 1));
+    epoch.value = String(moments.indexOf(explorer.moment));
     epoch.hidden = moments.length < 2;
     epochName.textContent = explorer.moment ? explorer.momentName(explorer.moment) : "";
     if (record) fillSubjects(subject, record.subjects, store.state.subject);
@@ -79,9 +79,9 @@ export function buildGamma(explorer) {
     const { graph } = explorer;
     if (!graph) return;
     range = rangeOf(graph);
-    slider.value = toPosition(explorer.gamma, range);
+    slider.value = String(toPosition(explorer.gamma, range));
     slider.setAttribute("aria-valuetext", format(explorer.gamma));
-    if (document.activeElement !== exact) exact.value = Number(explorer.gamma.toPrecision(6));
+    if (document.activeElement !== exact) exact.value = String(Number(explorer.gamma.toPrecision(6)));
     rule.checked = store.state.rule === "paper";
     ruleLabel.hidden = !graph.error;
   };

@@ -307,7 +307,7 @@ export function quotient(decision, shown) {
     for (let j = 0; j < m; j += 1) {
       if (!direct[i][j]) continue;
       let implied = false;
-      for (let k = 0; k < m && !implied; k += 1) implied = k !== i && k !== j && reaches[i][k] && reaches[k][j];
+      for (let k = 0; k < m && !implied; k += 1) implied = k !== i && k !== j && reaches[i][k] === 1 && reaches[k][j] === 1;
       if (!implied) edges.push([i, j]);
     }
   }

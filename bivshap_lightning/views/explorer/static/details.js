@@ -34,7 +34,7 @@ function aboutGroups(context) {
   const { decision } = context;
   const groups = decision.roles ? decision.roleGroups : decision.groups;
   const intro = groups.length
-    ? "Groups of interchangeable features: which of them the model leans on is arbitrary, and credit given to one belongs to all."
+    ? "Groups of interchangeable features: they matter, and any one of a group will do."
     : "No features are interchangeable at this γ.";
   return [
     el("h3", {}, "Click a feature to ask about it"),

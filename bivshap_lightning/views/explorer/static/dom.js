@@ -14,12 +14,15 @@ export const ROLES = {
 /** Colours of groups, in the order in which groups are numbered. */
 export const GROUP_COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6BB1", "#B8A800"];
 
+/** @typedef {Node|string|null|undefined|false} Child */
+
 /**
  * Creates an HTML element.
- * @param {string} name
+ * @template {keyof HTMLElementTagNameMap} Name
+ * @param {Name} name
  * @param {Object<string, any>} attributes functions become listeners, false and null are left out
- * @param {...(Node|string|null|false)} children
- * @returns {HTMLElement}
+ * @param {...(Child|Child[])} children
+ * @returns {HTMLElementTagNameMap[Name]}
  */
 export function el(name, attributes = {}, ...children) {
   return fill(document.createElement(name), attributes, children);
@@ -31,6 +34,16 @@ export function el(name, attributes = {}, ...children) {
  */
 export function svg(name, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG_NAMESPACE, name), attributes, children);
+}
+
+/**
+ * The element that an event happened to, or the closest one around it that a selector names.
+ * @param {Event} event
+ * @param {string} selector
+ * @returns {HTMLElement|null}
+ */
+export function closest(event, selector) {
+  return event.target instanceof Element ? event.target.closest(selector) : null;
 }
 
 function fill(node, attributes, children) {

@@ -74,8 +74,8 @@ export async function exportPng(name, view) {
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(picture))}`;
   await image.decode();
   const canvas = document.createElement("canvas");
-  canvas.width = 2 * picture.getAttribute("width");
-  canvas.height = 2 * picture.getAttribute("height");
+  canvas.width = 2 * Number(picture.getAttribute("width"));
+  canvas.height = 2 * Number(picture.getAttribute("height"));
   canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   download(`${name}.png`, await new Promise((resolve) => canvas.toBlob(resolve, "image/png")));
 }

@@ -17,6 +17,7 @@ export function drawGraph(context) {
   const width = context.width > 1050 ? context.width / 2 - 12 : context.width;
   const h = drawQuotient(context, width);
   const g = drawImportances(context, width);
+  /** @type {import("./index.js").Row[]} */
   const rows = [["from", "to", "importance_of_to_given_from", "standard_error", "redundant"]];
   const { graph, decision } = context;
   const answers = ["no", "yes", "undecided"];
@@ -71,7 +72,7 @@ function edgesOf(decision, members, n) {
   for (const i of members) {
     for (let j = 0; j < n; j += 1) {
       if (decision.component[j] === decision.component[i]) continue;
-      found += (decision.redundant[i * n + j] === 1) + (decision.redundant[j * n + i] === 1);
+      found += Number(decision.redundant[i * n + j] === 1) + Number(decision.redundant[j * n + i] === 1);
     }
   }
   return found;
@@ -188,6 +189,7 @@ function strongestPairs(graph, shown, selected) {
       if (i !== j && (selected < 0 || !shown.includes(selected) || i === selected || j === selected)) pairs.push([i, j]);
     }
   }
+  /** @param {number[]} pair */
   const size = ([i, j]) => Math.abs(graph.weights[i * graph.n + j]);
   return pairs.filter((pair) => size(pair) > 0).sort((a, b) => size(b) - size(a)).slice(0, MAX_EDGES);
 }

@@ -1,7 +1,7 @@
 // The explorer: reads a run, an epoch and a class or sample, decides at gamma, and draws the chosen views.
 // TensorBoard calls `render`; the HTML page calls `renderEmbedded`.
 
-import { el, replace } from "./dom.js";
+import { closest, el, replace } from "./dom.js";
 import { decide } from "./decide.js";
 import { EmbeddedSource, TensorBoardSource } from "./source.js";
 import { Store, readAddress, writeAddress } from "./state.js";
@@ -31,7 +31,18 @@ const DEFAULTS = { run: null, tag: null, step: null, subject: null, gamma: null,
  * @typedef {Object} Context
  * @property {import("./source.js").Graph} graph
  * @property {import("./decide.js").Decision} decision
- * @property {Object} record description of the record
+ * @property {any} record description of the record
+ * @property {import("./state.js").Store} store
+ * @property {any} source
+ * @property {any} moment the step that is shown
+ * @property {any[]} moments all steps of the run
+ * @property {any} subject the class or sample
+ * @property {string} subjectName
+ * @property {boolean} ignoreErrors whether edges are decided as in the paper
+ * @property {number} largest absolute Shapley value
+ * @property {(which: any) => string} momentName
+ * @property {(points: any[]) => number} position of the step among points
+ * @property {() => void} redraw
  * @property {number[]} order features in the chosen order
  * @property {number} selected the selected feature, -1 for none
  * @property {number} width room in pixels
@@ -42,7 +53,8 @@ const DEFAULTS = { run: null, tag: null, step: null, subject: null, gamma: null,
  * @property {(player: number, said: string, players?: number[]) => Object} mark attributes that link an element to features
  *
  * What a view returns: its element, and the rows of its CSV file.
- * @typedef {{node: HTMLElement, rows: Array<Array<string|number>>, ready?: Promise<any>}} Drawing
+ * @typedef {Array<string|number>} Row
+ * @typedef {{node: HTMLElement, rows: Row[], ready?: Promise<any>}} Drawing
  */
 
 /** One explorer inside one element. */
@@ -87,22 +99,22 @@ export class Explorer {
   /** Hover, click and keys on every element that is linked to features, in all views at once. */
   link() {
     const playersOf = (event) => {
-      const found = event.target.closest?.("[data-players]");
+      const found = closest(event, "[data-players]");
       return found ? found.dataset.players.split(" ").map(Number) : [];
     };
     for (const name of ["pointerover", "focusin"]) this.root.addEventListener(name, (event) => {
-      if (event.target.closest?.("[data-players]")) this.hover(playersOf(event));
+      if (closest(event, "[data-players]")) this.hover(playersOf(event));
     });
     for (const name of ["pointerout", "focusout"]) this.root.addEventListener(name, (event) => {
-      if (event.target.closest?.("[data-players]")) this.hover([]);
+      if (closest(event, "[data-players]")) this.hover([]);
     });
     const choose = (event) => {
-      const found = event.target.closest?.("[data-player]");
+      const found = closest(event, "[data-player]");
       if (found) this.select(Number(found.dataset.player));
     };
     this.root.addEventListener("click", choose);
     this.root.addEventListener("keydown", (event) => {
-      if ((event.key === "Enter" || event.key === " ") && event.target.matches?.("[data-player]")) {
+      if ((event.key === "Enter" || event.key === " ") && closest(event, "[data-player]") === event.target) {
         event.preventDefault();
         choose(event);
       } else if (event.key === "Escape" && this.store.state.selected) this.store.set({ selected: null });
@@ -238,9 +250,9 @@ export class Explorer {
 
   /** Replaces a view; the feature that had the focus gets it again. */
   redrawInto(view, ...children) {
-    const focused = view.contains(document.activeElement) ? document.activeElement.dataset?.player : undefined;
+    const focused = view.contains(document.activeElement) ? document.activeElement.getAttribute("data-player") : null;
     replace(view, ...children);
-    if (focused !== undefined) view.querySelector(`[data-player="${Number(focused)}"]`)?.focus();
+    if (focused !== null) view.querySelector(`[data-player="${Number(focused)}"]`)?.focus();
   }
 
   titleOf(view) {
@@ -319,7 +331,7 @@ export class Explorer {
     const chosen = new Set(players);
     const { selected } = this.store.state;
     this.root.classList.toggle("is-hovering", chosen.size > 0);
-    for (const node of this.root.querySelectorAll("[data-players]")) {
+    for (const node of /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll("[data-players]"))) {
       const own = node.dataset.players.split(" ").map(Number);
       const meets = "edge" in node.dataset && chosen.size > 1 ? own.every((one) => chosen.has(one)) : own.some((one) => chosen.has(one));
       node.classList.toggle("is-hovered", meets);

@@ -1,6 +1,6 @@
 // The input itself: the picture with its parts, the sentence with its words, the row with its columns.
 
-import { count, el, format, shorten, svg } from "./dom.js";
+import { closest, count, el, format, shorten, svg } from "./dom.js";
 
 /** What a part is to the selected one; colours of Okabe and Ito. */
 const RELATIONS = {
@@ -19,6 +19,7 @@ export function drawInput(context) {
   const relation = relationsOf(context);
   const picture = graph.picture ?? gridOf(graph.names);
   const drawn = picture ? drawPicture(context, picture, relation) : drawChips(context, relation);
+  /** @type {import("./index.js").Row[]} */
   const rows = [["part", "shapley", "role", "relation_to_selected"]];
   for (let i = 0; i < graph.n; i += 1) rows.push([context.label(i), graph.axis?.shapley[i] ?? "", context.decision.roles?.[i] ?? "", relation[i] ?? ""]);
   return { node: el("div", {}, legend(context, relation), drawn, el("p", { class: "note" }, caption(context, relation, selected))), rows };
@@ -102,7 +103,7 @@ function drawPicture(context, picture, relation) {
   node.addEventListener("pointerleave", () => context.hover([]));
   node.addEventListener("click", (event) => {
     const player = partAt(event);
-    if (player >= 0 && !event.target.closest("[data-player]")) context.select(player);
+    if (player >= 0 && !closest(event, "[data-player]")) context.select(player);
   });
   return el("div", { class: "pictures" }, node, plain);
 }
@@ -188,6 +189,6 @@ function drawChips(context, relation) {
     x += wide + (isText ? 3 : 8);
   }
   const height = y + 34;
-  for (const [name, value] of Object.entries({ viewBox: `0 0 ${width} ${height}`, width, height })) node.setAttribute(name, value);
+  for (const [name, value] of Object.entries({ viewBox: `0 0 ${width} ${height}`, width, height })) node.setAttribute(name, String(value));
   return node;
 }

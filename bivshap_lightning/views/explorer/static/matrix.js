@@ -41,13 +41,13 @@ export function drawMatrix(context) {
   const bands = [svg("rect", { class: "band" }), svg("rect", { class: "band" })];
   picture.append(...bands);
   const said = el("p", { class: "note", "aria-live": "polite" }, MATRICES[kind].words);
-  followPointer(context, { picture, players, left, top, cell, side, kind, value, said });
+  followPointer(context, { picture, players, left, top, cell, kind, value, said });
   const position = new Map(players.map((player, k) => [player, k]));
   context.onHover.push((hovered) => {
     bands.forEach((band, k) => {
       const place = position.get(hovered[0] ?? context.selected);
       const shape = place === undefined ? [0, 0, 0, 0] : k ? [left + place * cell, top, cell, side] : [left, top + place * cell, side, cell];
-      ["x", "y", "width", "height"].forEach((name, at) => band.setAttribute(name, shape[at]));
+      ["x", "y", "width", "height"].forEach((name, at) => band.setAttribute(name, String(shape[at])));
     });
   });
   const scale = kind === "H" ? "Dark: redundant. Grey: undecided. White: not redundant." : `Blue is negative, orange positive; full colour is ${format(largest)}.`;
@@ -99,7 +99,7 @@ function groupFrames(context, players, left, top, cell) {
   });
 }
 
-function followPointer(context, { picture, players, left, top, cell, side, kind, value, said }) {
+function followPointer(context, { picture, players, left, top, cell, kind, value, said }) {
   const cellAt = (event) => {
     const box = picture.getBoundingClientRect();
     const scale = picture.viewBox.baseVal.width / box.width;

@@ -35,10 +35,10 @@ function evaluationsOf(record) {
 }
 
 function verdictOf(verdict) {
-  if (!verdict) return el("p", { class: "note" }, "No verdict: no rules were given for this record.");
+  if (!verdict) return el("p", { class: "note" }, "No verdict: this record was not judged. RedundancyGate and `bivshap gate --keep` put one beside it.");
   const signs = { pass: "✓", fail: "✗", warn: "!" };
   return el("div", { class: `verdict ${verdict.passed ? "pass" : "fail"}` },
-    el("b", {}, verdict.passed ? "✓ The gate passed" : "✗ The gate failed"),
+    el("b", {}, verdict.error ? "The gate could not judge" : verdict.passed ? "✓ The gate passed" : "✗ The gate failed"),
     verdict.error ? el("p", {}, verdict.error) : null,
     el("ul", {}, verdict.rules.map((rule) => el("li", {}, `${signs[rule.status]} ${rule.name}: ${rule.reason}`))));
 }

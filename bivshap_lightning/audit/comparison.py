@@ -1,0 +1,57 @@
+"""Other explainers beside ours on equal terms: how many model rows each may spend, and what the metrics rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from bivshap_lightning.explainers import Explanation, default_evaluations
+from bivshap_lightning.game import Game
+from bivshap_lightning.game.some_samples import SomeSamples
+from bivshap_lightning.metrics.inputs import RankingOrGraph
+
+
+def ends(game: Game) -> Tensor:
+    """The values of all players and of none, (B, 2)."""
+    return game(torch.tensor([[True], [False]], device=game.device).expand(1, 2, game.n_players))
+
+
+def signs(game: Game) -> Tensor:
+    """The sign of `u(all) - u(none)` of each sample, (B, 1), 1 for 0."""
+    values = ends(game)
+    return torch.where(values[:, :1] < values[:, 1:], -1.0, 1.0)
+
+
+def equal_terms(game: Game, ours: Explanation) -> list[tuple[Game, list[int], int]]:
+    """Games of the samples on which ours spent equally many model rows, which samples they are, and the number of rows.
+
+    Trees are read instead of being evaluated: beside them, others may spend what ours does on other models.
+    """
+    if ours.method == "trees":
+        return [(game, list(range(game.n_samples)), default_evaluations(game))]
+    spent = ours.n_evaluations.tolist()
+    members = {n_rows: [b for b, n in enumerate(spent) if n == n_rows] for n_rows in dict.fromkeys(spent)}
+    if len(members) == 1:
+        return [(game, list(range(game.n_samples)), spent[0])]
+    return [
+        (SomeSamples(game, torch.tensor(samples, device=game.device)), samples, n_rows)
+        for n_rows, samples in members.items()
+    ]
+
+
+def ranked(found: Sequence[Explanation], members: Sequence[Sequence[int]], signs: Tensor) -> RankingOrGraph:
+    """What the metrics rank, in the order of the samples: graphs, or scores with the sign of `u(all) - u(none)`.
+
+    Graphs are given that sign when they are ranked.
+    """
+    if len(found) == 1 and found[0].bivariate is not None:
+        return found[0]
+    samples = [b for group in members for b in group]
+    order = sorted(range(len(samples)), key=samples.__getitem__)
+    if found[0].bivariate is not None:
+        graphs = [explanation.graph(b) for explanation in found for b in range(len(explanation))]
+        return [graphs[place] for place in order]
+    scores = torch.cat([explanation.shapley for explanation in found])[torch.tensor(order, device=signs.device)]
+    return scores * signs.to(scores)
