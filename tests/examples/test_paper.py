@@ -148,7 +148,8 @@ def test_page_of_a_run(wine, options, monkeypatch, tmp_path, capsys):
     experiment.run(wine, options)
     page.main(["--results", str(tmp_path), "--summaries", str(tmp_path / "s"), "--docs", str(tmp_path / "docs")])
     text = (tmp_path / "docs" / "paper.md").read_text()
-    assert "{AGREE}" not in text
+    assert "{" not in text
+    assert "Not run for this page: drug, divorce," in text
     for heading in ("(a) Mutual", "(b) Direc", "(c) Influ", "(d) Time", "(e) Sens", "(f) Samp", "Beyond", "Slips"):
         assert f"## {heading}" in text
     assert "| wine | Ours-K | 5 |" in text
