@@ -72,17 +72,15 @@ test-oldest:  ## Run the fast tests on the oldest supported versions (constraint
 
 # Strict: a link or reference that leads nowhere, or a public name without a docstring, fails.
 docs: $(INSTALLED)  ## Build the site into build/docs; open build/docs/index.html
-	$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
+	$(BIN)/python -m sphinx -q -E -W --keep-going -b html -d build/doctrees docs build/docs
 	@echo "open build/docs/index.html"
 
 gallery: $(INSTALLED)  ## Run the examples of the gallery and renew the site's pictures and printed results
 	OMP_NUM_THREADS=1 $(BIN)/python -m docs.make_gallery
 
-bench: $(INSTALLED)  ## Run the benchmarks
-	@set -e; for script in benchmarks/*.py; do \
-		[ -e "$$script" ] || { echo "There are no benchmarks in benchmarks/." >&2; exit 1; }; \
-		echo "== $$script"; name=$${script%.py}; $(BIN)/python -m "$$(echo $$name | tr / .)"; \
-	done
+# `make bench BENCH_ARGS=--quick`; single parts by name, such as `python -m benchmarks.bench_accuracy`.
+bench: $(INSTALLED)  ## Run the benchmarks of the estimators; BENCH_ARGS="--quick --write" for less, and for RESULTS.md
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 clean:  ## Remove the environment, caches and build products
 	rm -rf $(VENV) .venv-oldest $(JAVASCRIPT)/node_modules build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

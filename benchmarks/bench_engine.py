@@ -127,15 +127,16 @@ def forward_only(model: nn.Module, rows: torch.Tensor, size: int) -> None:
             model(chunk)
 
 
-def overhead() -> None:
-    print("\nTotal time over the bare forward passes of the same rows")
+def overhead(quick: bool = False) -> list[tuple[str, float, float]]:
+    """Seconds of explanations and of the bare forward passes of the same rows, by case."""
+    found = []
     grid = (torch.arange(28) // 4)[:, None] * 7 + torch.arange(28) // 4
     cases = {
         "3x50 network, 54 players, batch of 32": (mlp(54, 50, 3), torch.randn(32, 54), None),
         "small CNN, 49 players, batch of 4": (cnn(), torch.rand(4, 1, 28, 28), grid[None, None]),
         "4x200 network, 1,077 players, batch of 4": (mlp(1077, 200, 4), torch.randn(4, 1077), None),
     }
-    for name, (model, inputs, mask) in cases.items():
+    for name, (model, inputs, mask) in list(cases.items())[: 2 if quick else None]:
         for method in ("kernel", "sampling"):
             explainer = BivariateShapley(model, method)
             n_rows = int(explainer.attribute(inputs, feature_mask=mask).n_evaluations.sum())
@@ -144,10 +145,11 @@ def overhead() -> None:
             pairs = [
                 (best_of(1, partial(forward_only, model, rows, size)),
                  best_of(1, partial(explainer.attribute, inputs, feature_mask=mask)))
-                for _ in range(7 if inputs[0].numel() < 1000 else 3)  # alternating, so that both see the same machine
+                for _ in range(3 if quick or inputs[0].numel() >= 1000 else 7)  # alternating: both see the same machine
             ]  # fmt: skip
             forward, total = (min(column) for column in zip(*pairs, strict=True))
-            print(f"  {name + ', ' + method:<50} {total:7.3f} s / {forward:7.3f} s = {total / forward:5.2f}")
+            found.append((f"{name}, {method}", total, forward))
+    return found
 
 
 def memory() -> None:
@@ -170,4 +172,6 @@ if __name__ == "__main__":
     memory()  # first, because a process never gives back its peak
     accuracy()
     speed()
-    overhead()
+    print("\nTotal time over the bare forward passes of the same rows")
+    for name, total, forward in overhead():
+        print(f"  {name:<50} {total:7.3f} s / {forward:7.3f} s = {total / forward:5.2f}")

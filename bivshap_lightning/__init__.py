@@ -23,10 +23,12 @@ __all__ = [
     "Blur",
     "ChannelMean",
     "Columns",
+    "ConditionalSampler",
     "Explanation",
     "ExplanationGraph",
     "Game",
     "Grid",
+    "NearestRows",
     "RedundancyGraph",
     "Segments",
     "Superpixels",
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from bivshap_lightning.explainers import BivariateShapley, Explanation
     from bivshap_lightning.explainers.sufficient import sufficient_set
     from bivshap_lightning.game import Game
+    from bivshap_lightning.game.conditional import ConditionalSampler, NearestRows
     from bivshap_lightning.game.embedding import ZeroEmbedding
     from bivshap_lightning.game.players import Columns, Grid, Segments, Superpixels, Tokens
     from bivshap_lightning.game.removal import Blur, ChannelMean, typical_row
@@ -53,6 +56,7 @@ else:
         "explainers": ("BivariateShapley", "Explanation"),
         "explainers.sufficient": ("sufficient_set",),
         "game": ("Game",),
+        "game.conditional": ("ConditionalSampler", "NearestRows"),
         "game.embedding": ("ZeroEmbedding",),
         "game.players": ("Columns", "Grid", "Segments", "Superpixels", "Tokens"),
         "game.removal": ("Blur", "ChannelMean", "typical_row"),

@@ -70,7 +70,7 @@ def main() -> None:
 
     callback = BivShapCallback(
         n_samples=24, every_n_epochs=args.epochs - 1, feature_names=names, class_names=list(data.target_names),
-        compare_with=("kernel_shap", "feature_ablation"),
+        compare_with=("kernel_shap", "feature_ablation"), baselines=0.0,  # the mean of a standardised column
     )  # fmt: skip
     trainer = pl.Trainer(
         max_epochs=args.epochs, callbacks=[callback], accelerator="cpu", enable_model_summary=False,

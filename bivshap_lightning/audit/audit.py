@@ -37,12 +37,15 @@ from bivshap_lightning.audit.results import (
 from bivshap_lightning.audit.selection import SampleChunk
 from bivshap_lightning.audit.settings import AuditSettings
 from bivshap_lightning.audit.task import as_classes
-from bivshap_lightning.explainers import Explanation, default_evaluations, find_explainer
+from bivshap_lightning.explainers import Explanation, default_evaluations, explain_until, find_explainer
+from bivshap_lightning.explainers.auto import DEFAULT_TARGET_ERROR
+from bivshap_lightning.explainers.registry import StagedExplainer
 from bivshap_lightning.explainers.sufficient import N_SUPERSETS, SUPERSETS_PER_TURN, SufficientSet, sufficient_set
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.game.players.images import channel_dim, visible
 from bivshap_lightning.game.progress import Portion, ProgressBar
+from bivshap_lightning.game.shared_rows import SharedRows
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.metrics import (
     DirectionalRedundancy,
@@ -106,7 +109,7 @@ class Audit:
         alone: dict[str, Any] = {"sync_on_compute": False, "per_sample": True}
         seed = self.settings.seed
         metrics: dict[tuple[str, str], SampleMetric] = {
-            (metric, explainer): kind(personalized=explainer == OURS, **alone)
+            (metric, explainer): kind(**alone)
             for metric, (kind, _) in ranking_metrics(self.settings.task).items()
             for explainer in (OURS, *self._others)
         }
@@ -159,11 +162,12 @@ class Audit:
         explanation = self._explain(game, deadline)
         names = [self._names_of(game, b) for b in range(len(explanation))]
         graphs = [explanation.graph(b, n) for b, n in enumerate(names)]
+        shared = SharedRows(game)
         for (_, explainer), metric in self._metrics.items():
             if explainer in (OURS, *OF_GRAPHS):
-                metric.update(game, graphs)
+                metric.update(shared, graphs)
         sets, start = self._sufficient(game, explanation), time.perf_counter()
-        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, explanation, deadline)}
+        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, shared, explanation, deadline)}
         self.comparison_seconds += time.perf_counter() - start
         # The only transfers from the device, after all evaluations.
         off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
@@ -257,7 +261,7 @@ class Audit:
         """Explain with `n_evaluations`, or with as many as a short run says there is time for."""
         explainer, seed = self._explainer, self.settings.seed
         if np.isinf(deadline):
-            return explainer.explain(game, self.settings.n_evaluations, seed)
+            return self._explain_within(game, self.settings.n_evaluations)
         start = time.perf_counter()
         pilot = explainer.explain(game, explainer.minimum_evaluations(game), seed)
         seconds = time.perf_counter() - start
@@ -267,9 +271,16 @@ class Audit:
         wanted = self.settings.n_evaluations
         wanted = max(default_evaluations(game), least) if wanted is None else wanted
         n_evaluations = self._agree(min(wanted, int(affordable)))
-        return (
-            pilot if n_evaluations <= int(pilot.n_evaluations.max()) else explainer.explain(game, n_evaluations, seed)
-        )
+        return pilot if n_evaluations <= int(pilot.n_evaluations.max()) else self._explain_within(game, n_evaluations)
+
+    def _explain_within(self, game: Game, n_evaluations: int | None) -> Explanation:
+        """Explain with so many rows at most, with fewer where the target of the settings is reached before."""
+        target, explainer, seed = self.settings.target_error, self._explainer, self.settings.seed
+        if target is None and self.settings.n_evaluations is None and isinstance(explainer, StagedExplainer):
+            target = DEFAULT_TARGET_ERROR
+        if target is None:
+            return explainer.explain(game, n_evaluations, seed)
+        return explain_until(explainer, game, target, n_evaluations, seed)
 
     def _sufficient(self, game: Game, explanation: Explanation) -> Sequence[SufficientSet | None]:
         """Which players suffice for each decision; a value has none, so there is nothing to keep."""
@@ -280,12 +291,12 @@ class Audit:
         n_supersets = min(N_SUPERSETS, max(SUPERSETS_PER_TURN, n_coalitions // COALITIONS_PER_SUPERSET))
         return sufficient_set(game, explanation, n_supersets=n_supersets, seed=self.settings.seed)
 
-    def _judge_others(self, game: Game, ours: Explanation, deadline: float) -> dict[str, int]:
+    def _judge_others(self, game: Game, shared: Game, ours: Explanation, deadline: float) -> dict[str, int]:
         """Explain the game by the other methods and judge them. Returns the model rows that each of them spent."""
         spent: dict[str, int] = {}
         if not self._others:
             return spent
-        orientation, parts = signs(game), equal_terms(game, ours)
+        orientation, parts = signs(shared), equal_terms(game, ours)
         for name, other in self._others.items():
             if name in self._skipped:
                 continue
@@ -297,13 +308,13 @@ class Audit:
                     other.explain(part, max(n_rows, other.minimum_evaluations(part)), self.settings.seed)
                     for part, _, n_rows in parts
                 ]
-            except ValueError as error:
+            except (ImportError, ValueError) as error:  # a missing extra leaves the other explainers alone
                 self._skipped[name] = str(error)
                 continue
             spent[name] = sum(int(explanation.n_evaluations.sum()) for explanation in found)
             scores = ranked(found, [samples for _, samples, _ in parts], orientation)
             for metric in ranking_metrics(self.settings.task):
-                self._metrics[metric, name].update(game, scores)
+                self._metrics[metric, name].update(shared, scores)
         return spent
 
     def _classes(self, labels: Tensor | None, n_samples: int) -> Tensor | None:

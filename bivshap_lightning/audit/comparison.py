@@ -10,7 +10,8 @@ from torch import Tensor
 from bivshap_lightning.explainers import Explanation, default_evaluations
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.some_samples import SomeSamples
-from bivshap_lightning.metrics.inputs import RankingOrGraph
+from bivshap_lightning.graph.batched import rank_all
+from bivshap_lightning.metrics.inputs import pad_with_indices
 
 
 def ends(game: Game) -> Tensor:
@@ -41,17 +42,16 @@ def equal_terms(game: Game, ours: Explanation) -> list[tuple[Game, list[int], in
     ]
 
 
-def ranked(found: Sequence[Explanation], members: Sequence[Sequence[int]], signs: Tensor) -> RankingOrGraph:
-    """What the metrics rank, in the order of the samples: graphs, or scores with the sign of `u(all) - u(none)`.
+def ranked(found: Sequence[Explanation], members: Sequence[Sequence[int]], signs: Tensor) -> Tensor:
+    """What the metrics rank, in the order of the samples: scores with the sign of `u(all) - u(none)`, (B, F).
 
-    Graphs are given that sign when they are ranked.
+    Graphs of others are ranked by PageRank, as in the paper, which gives them that sign.
     """
-    if len(found) == 1 and found[0].bivariate is not None:
-        return found[0]
     samples = [b for group in members for b in group]
     order = sorted(range(len(samples)), key=samples.__getitem__)
     if found[0].bivariate is not None:
-        graphs = [explanation.graph(b) for explanation in found for b in range(len(explanation))]
-        return [graphs[place] for place in order]
+        graphs = [graph for explanation in found for graph in explanation.graphs()]
+        ranks = [one.ranks for one in rank_all([graphs[place] for place in order], method="pagerank")]
+        return -torch.from_numpy(pad_with_indices(ranks, found[0].shapley.shape[1])).double()
     scores = torch.cat([explanation.shapley for explanation in found])[torch.tensor(order, device=signs.device)]
     return scores * signs.to(scores)

@@ -1,8 +1,8 @@
 """What replaces absent players where the user names nothing: rows of the training data for tables, zero elsewhere.
 
-For a column, zero may be a value that no row has: a leaked column then shows less than half of its importance. A mean
-over rows of the data asks what the output is when the column is unknown. Every row costs a model row per coalition, so
-the number of rows follows from the number of coalitions, by counts alone: the same on every machine.
+For a column, zero may be a value that no row has, and the output there an extrapolation of the model. A mean over rows
+of the data asks what the output is when the column is unknown. Every row costs a model row per coalition, so the number
+of rows follows from the number of coalitions, by counts alone: the same on every machine.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class GraphSummary:
 
     Attributes:
         players: names, in the order of the arrays.
-        ranking: players with their scores, most important first.
+        ranking: players with their scores, best to keep first; of a mean over samples, the most important first.
         groups: groups of mutually redundant players.
         sources: players that make others redundant and are not made so.
         sinks: players that are made redundant and make no others so.
@@ -251,8 +251,7 @@ class GraphSummary:
     def fields_of(graph: ExplanationGraph, gamma: float) -> dict[str, Any]:
         """The fields of the summary by name, for this class and for :class:`SampleSummary`."""
         names, h = graph.names, graph.redundancy(gamma)
-        personalized = graph.shapley is not None
-        ranked = rank_one(graph, personalized=personalized)
+        ranked = rank_one(graph)
         return {
             "players": tuple(names),
             "ranking": tuple(RankedPlayer(names[k], float(ranked.scores[k])) for k in ranked.order.tolist()),
@@ -261,7 +260,7 @@ class GraphSummary:
             "sinks": tuple(names[k] for k in h.sinks),
             "density": float(h.density),
             "n_undecided": int(h.n_undecided),
-            **(_role_fields(graph, gamma) if personalized else {}),
+            **({} if graph.shapley is None else _role_fields(graph, gamma)),
         }
 
     def players_of_role(self, role: str) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ class AuditSettings:
     Attributes:
         gamma_rule: how gamma was found.
         remark: a sentence about the settings that belongs into the record, such as that of a poor replacement.
+        target_error: relative error of E2 at which a sample's rows stop; None for the default one if `n_evaluations` is
+            None as well, and otherwise for all rows.
         background_source: where drawn background rows are from; empty for rows that the user gave.
     """
 
@@ -37,6 +39,7 @@ class AuditSettings:
     task: Any = "auto"
     gamma_rule: str = FIXED_GAMMA
     remark: str = ""
+    target_error: float | None = None
     background_source: str = ""
 
     @property

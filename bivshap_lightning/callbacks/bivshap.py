@@ -30,6 +30,7 @@ from bivshap_lightning.callbacks.output import Output, PanelOptions, advice_on, 
 from bivshap_lightning.callbacks.runner import ELSEWHERE, AuditRunner
 from bivshap_lightning.callbacks.schedule import DEFAULT_MAX_SHARE, AuditSchedule, cost_of
 from bivshap_lightning.explainers.registry import ExplainerLike
+from bivshap_lightning.explainers.stages import check_target_error
 from bivshap_lightning.game.behavior import BehaviorName
 
 DEFAULT_COMPARISON = ("kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation")
@@ -71,8 +72,10 @@ class BivShapCallback(EitherCallback):
         forward_fn: called as ``forward_fn(module, *inputs)`` instead of the module itself; returns scores (N, C).
         dataloader_idx: which of several validation dataloaders is explained.
         method: how values are found, as in :class:`~bivshap_lightning.BivariateShapley`.
-        n_evaluations: model rows per sample for our explanation; None for the paper's ``2 * (2 * F + 2048)``, or
-            enumeration if that is cheaper.
+        n_evaluations: at most this many model rows per sample for our explanation; None for the paper's
+            ``2 * (2 * F + 2048)``.
+        target_error: rows of a sample stop once the relative error of its E2 is estimated to be at most this. None for
+            0.2 if `n_evaluations` is not given either, and otherwise for all rows.
         compare_with: other explainers of the same games: names, Captum methods or instances, or any object that can
             explain a game. Each may spend as many model rows on a sample as ours did, and stops where it has converged.
             Without `every_n_epochs` they run at the first and the last audit and when `max_share` allows; in between
@@ -122,6 +125,7 @@ class BivShapCallback(EitherCallback):
         dataloader_idx: int = 0,
         method: ExplainerLike = "auto",
         n_evaluations: int | None = None,
+        target_error: float | None = None,
         compare_with: Sequence[Any] = DEFAULT_COMPARISON,
         gamma: float | None = None,
         seed: int = 0,
@@ -157,6 +161,7 @@ class BivShapCallback(EitherCallback):
             feature_mask=torch.tensor(feature_mask) if isinstance(feature_mask, list) else feature_mask,
             perturbations_per_eval=perturbations_per_eval,
             task=task,
+            target_error=None if target_error is None else check_target_error(target_error),
         )
         self.runner = self._make_runner(
             self.settings,

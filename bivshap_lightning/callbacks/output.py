@@ -130,7 +130,6 @@ class Output:
                 graph.redundancy(gamma),
                 step=step,
                 subtitle=f"{when} · " + ("its only sample" if n == 1 else f"mean over {n} samples"),
-                scores=_ranking(graph),
                 graphs=[sample.graph for sample in members],
                 image=None if example is None else example.image,
                 segments=None if example is None else example.segments,
@@ -145,7 +144,6 @@ class Output:
                 step=step,
                 title=f"Sample {sample.index}: why “{said}”{truth}",
                 subtitle=f"{when}{_sufficient(sample)}",
-                scores=_ranking(sample.graph),
                 image=sample.image,
                 segments=sample.segments,
                 words=sample.words,
@@ -170,11 +168,6 @@ def _sufficient(sample: ExplainedSample) -> str:
     """How few features suffice, for the line below a title."""
     found = sample.sufficient
     return "" if found is None else f" · {found.sentence(sample.graph.n_players, most=0)}"
-
-
-def _ranking(graph: ExplanationGraph) -> Any:
-    """The ranking that the metrics judge."""
-    return graph.ranking(personalized=graph.shapley is not None)
 
 
 def summary_line(result: AuditResult, settings: AuditSettings, cost: Mapping[str, float]) -> str:

@@ -20,9 +20,13 @@ from bivshap_lightning.explainers.auto import Auto
 from bivshap_lightning.explainers.bivariate import BivariateShapley
 from bivshap_lightning.explainers.estimator import Estimator, default_coalitions, default_evaluations
 from bivshap_lightning.explainers.explanation import Explanation
-from bivshap_lightning.explainers.registry import Explainer, explainer_names, find_explainer, register
+from bivshap_lightning.explainers.registry import Explainer, explain_until, explainer_names, find_explainer, register
 from bivshap_lightning.explainers.rivals import (  # noqa: F401  (each registers its explainers)
+    asymmetric,
+    deep_lift,
     gnn_explainer,
+    occlusion,
+    permutation,
     second_order,
     shapiq,
     univariate,
@@ -36,6 +40,7 @@ __all__ = [
     "Explanation",
     "default_coalitions",
     "default_evaluations",
+    "explain_until",
     "explainer_names",
     "find_explainer",
     "register",

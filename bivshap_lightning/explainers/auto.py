@@ -1,23 +1,38 @@
-"""The default explainer: exact where that is affordable, otherwise the estimator that suits the purpose."""
+"""The default explainer: exact where that is affordable, otherwise the estimator that suits the model and the purpose.
+
+Everything is decided from counts: players, rows, and multiply-adds of the model by the shapes of its parameters. No
+clock is read, so every process and every run decides alike.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
-import torch
-
-from bivshap_lightning.explainers.estimator import Estimator, EstimatorExplainer, default_coalitions
+from bivshap_lightning.explainers.estimator import Choice, EstimatorExplainer, default_coalitions, explain_by_choice
 from bivshap_lightning.explainers.exact import Exact
 from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.kernel import Kernel
-from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
+from bivshap_lightning.explainers.null_players import ReducedGame
+from bivshap_lightning.explainers.proxy import GaussianProcessProxy
+from bivshap_lightning.explainers.proxy.estimator import fit_work
 from bivshap_lightning.explainers.registry import Explainer, register
 from bivshap_lightning.explainers.sampling import Sampling
+from bivshap_lightning.explainers.stages import check_target_error
 from bivshap_lightning.explainers.trees import Trees
 from bivshap_lightning.game import Game
 
 Purpose = Literal["redundancy", "weights"]
+
+DEFAULT_TARGET_ERROR = 0.2
+"""Relative error of E2 at which rows stop where neither a target nor a number of rows is given."""
+
+# Rows that "sampling" needs for the accuracy of the proxy, per row of the proxy: 17 on images of 64 patches, 4 on texts
+# of 80 tokens (trained networks, errors taken to fall with the root of the rows).
+ROWS_SAVED = 8
+# With a target, the proxy is expected to reach it within this share of the rows that are allowed.
+EXPECTED_SHARE = 8
+# More coalitions than these need more than half a gigabyte for the systems of the proxy.
+MOST_PROXY_COALITIONS = 6500
 
 
 @register
@@ -26,7 +41,14 @@ class Auto:
 
     Tree ensembles that can be read are explained by "trees". Other games are enumerated ("exact") if they have at most
     ``exact_limit`` non-null players and that costs no more than ``n_evaluations``. What is left is estimated: by
-    "sampling" for redundancy, whose zeros are exact, or by "kernel" for weights, whose errors are smaller.
+    "proxy" where the model rows that it saves take more work than its fit, and otherwise by "sampling" for redundancy,
+    which estimates exact zeros as zeros, or by "kernel" for weights, whose errors are smaller.
+
+    The only zeros with a standard error of zero are proven ones: null players, enumeration and trees. Every other value
+    is judged by its interval, whichever estimator it comes from.
+
+    Without a number of evaluations, rows are drawn in stages until the relative error of E2 is estimated to be at most
+    :data:`DEFAULT_TARGET_ERROR`, with the paper's number as the ceiling.
 
     Args:
         purpose: what the explanation is for: "redundancy" or "weights".
@@ -53,18 +75,26 @@ class Auto:
         """The explainer that suits a game, by the most non-null players that a sample has."""
         if game.has_trees:
             return Trees()
-        n_coalitions = None if n_evaluations is None else n_evaluations // game.removal.n_rows
-        return EstimatorExplainer(self._choose(ReducedGame(game).n_players, n_coalitions))
+        choice = self._choose(game, ReducedGame(game).n_players, n_evaluations, has_target=n_evaluations is None)
+        return EstimatorExplainer(choice.estimator)
 
-    def _choose(self, n_players: int, n_coalitions: int | None) -> Estimator:
-        """The estimator for samples with n non-null players; default number of coalitions if None is given."""
-        if n_coalitions is None:
-            n_coalitions = default_coalitions(n_players)
-        if n_players <= self.exact_limit and 2**n_players <= n_coalitions:
-            return Exact(exact_limit=self.exact_limit)
-        if self.purpose == "redundancy" and n_coalitions >= Sampling().minimum_evaluations(n_players):
-            return Sampling()
-        return Kernel()
+    def _choose(self, game: Game, n_players: int, n_evaluations: int | None, *, has_target: bool) -> Choice:
+        """The estimator for samples with n non-null players."""
+        n_rows = game.removal.n_rows
+        most = default_coalitions(n_players) if n_evaluations is None else n_evaluations // n_rows
+        if n_players <= self.exact_limit and 2**n_players <= most:
+            return Choice(Exact(exact_limit=self.exact_limit), f"exact: all coalitions of {n_players} players")
+        if game.work_per_row is None:
+            why = "the work of a model row is not known"
+        else:
+            limit = proxy_limit(n_players, most, game.work_per_row * n_rows, has_target=has_target)
+            if limit:
+                reason = "proxy: its fit takes less work than the model rows that it saves"
+                return Choice(GaussianProcessProxy(), reason, limit)
+            why = "a proxy's fit would take more work than the model rows that it saves"
+        if self.purpose == "redundancy" and most >= Sampling().minimum_evaluations(n_players):
+            return Choice(Sampling(), f"sampling: {why}")
+        return Choice(Kernel(), f"kernel: {why}")
 
     def minimum_evaluations(self, game: Game) -> int:
         """The fewest model rows per sample with which the estimator of the purpose can explain a game."""
@@ -76,33 +106,77 @@ class Auto:
     def explain(self, game: Game, n_evaluations: int | None = None, seed: int = 0) -> Explanation:
         """Explain a game; every sample by the method that suits its own number of non-null players.
 
-        :attr:`Explanation.method` names the method, or several joined by " + "; then :attr:`Explanation.notes` says for
-        each sample which one it was.
+        :attr:`Explanation.method` names the method, or several joined by " + ", and :attr:`Explanation.notes` says for
+        each sample which one it was and why.
         """
+        if n_evaluations is None:
+            return self.explain_until(game, DEFAULT_TARGET_ERROR, None, seed)
         if game.has_trees:
             return Trees().explain(game, n_evaluations, seed)
-        n_coalitions = None if n_evaluations is None else n_evaluations // game.removal.n_rows
-        counts = (~game.null_players).sum(dim=1).clamp(min=1).tolist()
-        chosen = {count: self._choose(count, n_coalitions) for count in sorted(set(counts))}
-        names = dict.fromkeys(estimator.name for estimator in chosen.values())
-        if len(names) == 1:
-            return EstimatorExplainer(chosen[max(counts)]).explain(game, n_evaluations, seed)
-        explanation = EstimatorExplainer(_ByCount(chosen)).explain(game, n_evaluations, seed)
-        own = explanation.notes or ("",) * len(counts)
-        notes = tuple("; ".join(filter(None, (chosen[c].name, note))) for c, note in zip(counts, own, strict=True))
-        return replace(explanation, method=" + ".join(names), notes=notes)
+        return explain_by_choice(
+            lambda n: self._choose(game, n, n_evaluations, has_target=False),
+            game,
+            n_evaluations=n_evaluations,
+            seed=seed,
+        )
+
+    def explain_until(
+        self,
+        game: Game,
+        target_error: float,
+        n_evaluations: int | None = None,
+        seed: int = 0,
+        *,
+        interruptible: bool = False,
+    ) -> Explanation:
+        """Explain a game with rows in stages, until the relative error of a sample's E2 is at most ``target_error``.
+
+        Args:
+            game: the game.
+            target_error: such as 0.1.
+            n_evaluations: at most this many model rows per sample; None for the paper's number.
+            seed: seed of the random draws.
+            interruptible: a KeyboardInterrupt ends the stages, and the estimates so far are the result.
+        """
+        check_target_error(target_error)
+        if game.has_trees:
+            return Trees().explain(game, n_evaluations, seed)
+        return explain_by_choice(
+            lambda n: self._choose(game, n, n_evaluations, has_target=True),
+            game,
+            n_evaluations=n_evaluations,
+            seed=seed,
+            target_error=target_error,
+            interruptible=interruptible,
+        )
 
 
-@dataclass(frozen=True)
-class _ByCount:
-    """An estimator that is another one for each number of players."""
+def proxy_limit(n_players: int, most: int, work_per_coalition: int, *, has_target: bool) -> int:
+    """The most coalitions with which a proxy pays, 0 if it does not.
 
-    chosen: dict[int, Estimator]
-    name: ClassVar[str] = "auto"
-    is_exact: ClassVar[bool] = False
+    Args:
+        n_players: n.
+        most: coalitions that are allowed.
+        work_per_coalition: multiply-adds of the model for one of them.
+        has_target: rows stop at a target, so that fewer than all that are allowed are expected to be drawn.
 
-    def minimum_evaluations(self, n_players: int) -> int:
-        return self.chosen[n_players].minimum_evaluations(n_players)
+    Example:
+        >>> proxy_limit(64, 4352, 4_000_000, has_target=True)
+        4352
+        >>> proxy_limit(54, 4312, 8_000, has_target=True)
+        0
+    """
+    least = GaussianProcessProxy().minimum_evaluations(n_players)
 
-    def estimate(self, game: ReducedGame, n_coalitions: int, generator: torch.Generator) -> Estimate:
-        return self.chosen[game.n_players].estimate(game, n_coalitions, generator)
+    def pays(n_coalitions: int) -> bool:
+        saved = (ROWS_SAVED - 1) * n_coalitions * work_per_coalition
+        return least <= n_coalitions <= MOST_PROXY_COALITIONS and saved > fit_work(n_players, n_coalitions)
+
+    if not has_target:
+        return most if pays(most) else 0
+    expected = min(most, max(least, most // EXPECTED_SHARE))
+    if not pays(expected):
+        return 0
+    while not pays(most):
+        most = max(expected, most // 2)
+    return most

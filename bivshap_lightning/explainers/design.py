@@ -14,24 +14,37 @@ import torch
 from torch import Tensor
 
 from bivshap_lightning.explainers.null_players import ReducedGame
+from bivshap_lightning.explainers.rows import Rows
 
 # With fewer drawn pairs per size than this, more of them go to small and large coalitions, which weigh most in E2.
 FEW_PAIRS_PER_SIZE = 8
 
 
 @dataclass(frozen=True)
-class Design:
+class Design(Rows):
     """Pairs of a coalition and its complement, neither of them empty.
 
     Attributes:
         masks: bool (P, n), one member of each pair.
         weight: (P,) the share of either member in the mean over its size.
         n_enumerated: leading pairs that are enumerated; the others are drawn at random.
+        expected: (n // 2 + 1,) how many pairs of each size were to be drawn, by the size of the smaller member.
     """
 
     masks: Tensor
     weight: Tensor
     n_enumerated: int
+    expected: Tensor | None = None
+
+    @property
+    def coalitions(self) -> Tensor:
+        """Bool (2 + 2 P, n): no player, all players, then pair by pair."""
+        ends = torch.tensor([[False], [True]], device=self.masks.device).expand(2, self.masks.shape[1])
+        return torch.cat([ends, torch.stack([self.masks, ~self.masks], dim=1).flatten(0, 1)])
+
+    def paired(self, values: Tensor) -> PairedValues:
+        """Values (B, 2 + 2 P) of the coalitions, by pairs."""
+        return PairedValues(values[:, :1], values[:, 1:2], values[:, 2::2].contiguous(), values[:, 3::2].contiguous())
 
     @property
     def signs(self) -> Tensor:
@@ -84,40 +97,73 @@ class PairedValues:
         return (self.inside + self.outside) / 2
 
 
-def draw_design(n_players: int, n_coalitions: int, generator: torch.Generator) -> Design:
+def draw_design(
+    n_players: int, n_coalitions: int, generator: torch.Generator, previous: Design | None = None
+) -> Design:
     """Enumerate the outermost sizes while that costs no more than their share, and sample the rest.
 
+    A design that goes on from a ``previous`` one keeps its pairs, and which sizes are enumerated, and draws more.
+
     Example:
-        >>> design = draw_design(8, 70, torch.Generator().manual_seed(0))
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> design = draw_design(8, 70, generator)
         >>> design.masks.shape, design.n_enumerated
         (torch.Size([35, 8]), 8)
+        >>> draw_design(8, 140, generator, design).masks.shape
+        torch.Size([70, 8])
     """
-    n, device = n_players, generator.device
-    players = torch.arange(n, device=device)
-    masks, weights, left = [], [], n_coalitions // 2
+    if previous is None:
+        previous = _enumerate_sizes(n_players, n_coalitions // 2, generator.device)
+    n_new = n_coalitions // 2 - len(previous.masks)
+    sizes = _drawn_sizes(previous)
+    if n_new <= 0 or not len(sizes):
+        return previous
+    n_drawn = previous.n_drawn + n_new
+    is_middle = 2 * sizes == n_players
+    # A pair of size s weighs as 1 / (s (n - s)) in the variance of E2: the exponent is best for equal residuals.
+    exponent = -0.5 if n_drawn < FEW_PAIRS_PER_SIZE * len(sizes) else 0.0
+    density = (sizes * (n_players - sizes)).double() ** exponent
+    shares = torch.where(is_middle, density / 2, density)
+    # Systematic sampling: every size gets its share, rounded up or down.
+    start = torch.rand(1, generator=generator, device=generator.device, dtype=torch.float64)
+    marks = (torch.arange(n_new, device=generator.device) + start) / n_new * shares.sum()
+    place = torch.searchsorted(shares.cumsum(0), marks).clamp(max=len(sizes) - 1)
+    masks = torch.cat([previous.masks, _random_subsets(sizes[place], n_players, generator)])
+    expected = torch.zeros(n_players // 2 + 1, dtype=torch.float64, device=generator.device)
+    expected[sizes] = n_new * shares / shares.sum()
+    if previous.expected is not None:
+        expected = expected + previous.expected
+    # The middle size is its own complement: a pair holds two of its coalitions.
+    of_size = torch.where(2 * torch.arange(len(expected), device=expected.device) == n_players, 0.5, 1.0) / expected
+    smaller = masks[previous.n_enumerated :].sum(dim=1)
+    weight = torch.cat([previous.weight[: previous.n_enumerated], of_size[torch.minimum(smaller, n_players - smaller)]])
+    return Design(masks, weight, previous.n_enumerated, expected)
+
+
+def _enumerate_sizes(n_players: int, n_pairs: int, device: torch.device) -> Design:
+    """The outermost sizes, while all coalitions of a size cost no more than its share of the pairs."""
+    players, left = torch.arange(n_players, device=device), n_pairs
+    masks = [torch.zeros(0, n_players, dtype=torch.bool, device=device)]
+    weights = [torch.zeros(0, dtype=torch.float64, device=device)]
     # A size goes with its complement's; the middle one is its own complement and has only half as many pairs.
-    sizes = list(range(1, n // 2 + 1))
-    while sizes and left // len(sizes) >= (n_pairs := math.comb(n, sizes[0]) // (2 if 2 * sizes[0] == n else 1)):
+    sizes = list(range(1, n_players // 2 + 1))
+    while sizes and left // len(sizes) >= (
+        n_here := math.comb(n_players, sizes[0]) // (2 if 2 * sizes[0] == n_players else 1)
+    ):
         members = torch.combinations(players, r=sizes[0])
-        chosen = torch.zeros(len(members), n, dtype=torch.bool, device=device).scatter_(1, members, True)
-        masks.append(chosen[:n_pairs])  # in lexicographic order: of the middle size, those with the first player
-        weights.append(torch.full((n_pairs,), 1 / len(members), dtype=torch.float64, device=device))
-        left -= n_pairs
+        chosen = torch.zeros(len(members), n_players, dtype=torch.bool, device=device).scatter_(1, members, True)
+        masks.append(chosen[:n_here])  # in lexicographic order: of the middle size, those with the first player
+        weights.append(torch.full((n_here,), 1 / len(members), dtype=torch.float64, device=device))
+        left -= n_here
         sizes.pop(0)
-    n_enumerated = n_coalitions // 2 - left
-    if sizes and left:
-        sizes_left = torch.tensor(sizes, device=device)
-        # A pair of size s weighs as 1 / (s (n - s)) in the variance of E2: the exponent is best for equal residuals.
-        exponent = -0.5 if left < FEW_PAIRS_PER_SIZE * len(sizes) else 0.0
-        density = (sizes_left * (n - sizes_left)).double() ** exponent
-        shares = torch.where(2 * sizes_left == n, density / 2, density)
-        # Systematic sampling: every size gets its share, rounded up or down.
-        start = torch.rand(1, generator=generator, device=device, dtype=torch.float64)
-        marks = (torch.arange(left, device=device) + start) / left * shares.sum()
-        place = torch.searchsorted(shares.cumsum(0), marks).clamp(max=len(sizes) - 1)
-        masks.append(_random_subsets(sizes_left[place], n, generator))
-        weights.append(shares.sum() / (left * density[place]))
-    return Design(torch.cat(masks), torch.cat(weights), n_enumerated)
+    return Design(torch.cat(masks), torch.cat(weights), n_pairs - left)
+
+
+def _drawn_sizes(design: Design) -> Tensor:
+    """The sizes up to n / 2 that are not enumerated."""
+    n, device = design.masks.shape[1], design.masks.device
+    largest = int(design.masks[design.n_enumerated - 1].sum()) if design.n_enumerated else 0
+    return torch.arange(min(largest, n - largest) + 1, n // 2 + 1, device=device)
 
 
 def _random_subsets(sizes: Tensor, n_players: int, generator: torch.Generator) -> Tensor:
@@ -134,6 +180,4 @@ def _random_subsets(sizes: Tensor, n_players: int, generator: torch.Generator) -
 
 def evaluate_design(game: ReducedGame, design: Design) -> PairedValues:
     """Values of a design, of the empty coalition and of the full one."""
-    ends = torch.tensor([[False], [True]], device=game.device).expand(2, game.n_players)
-    values = game(torch.cat([ends, design.masks, ~design.masks]))
-    return PairedValues(*values.split([1, 1, len(design.masks), len(design.masks)], dim=1))
+    return design.paired(game(design.coalitions))

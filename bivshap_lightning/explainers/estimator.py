@@ -8,7 +8,8 @@ the number of evaluations, seeds the generator, and turns the estimate into an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
+from bivshap_lightning.explainers.stages import StagedRun, check_target_error, stage_budgets
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept
 
@@ -69,8 +71,29 @@ def default_evaluations(game: Game) -> int:
     return default_coalitions(ReducedGame(game).n_players) * game.removal.n_rows
 
 
+@dataclass(frozen=True)
+class Choice:
+    """The estimator of samples with a certain number of players.
+
+    Attributes:
+        estimator: how values are estimated.
+        reason: why it was chosen, for the provenance; "" if the user chose it.
+        most_coalitions: no more than this many, whatever the number of evaluations; None for no such limit.
+    """
+
+    estimator: Estimator
+    reason: str = ""
+    most_coalitions: int | None = None
+
+
 def explain_without_null_players(
-    estimator: Estimator, game: Game, *, n_evaluations: int | None = None, seed: int = 0
+    estimator: Estimator,
+    game: Game,
+    *,
+    n_evaluations: int | None = None,
+    seed: int = 0,
+    target_error: float | None = None,
+    interruptible: bool = False,
 ) -> Explanation:
     """Explain a game by an estimator that sees only its non-null players.
 
@@ -80,6 +103,9 @@ def explain_without_null_players(
         n_evaluations: at most this many model rows per sample; None for :func:`default_evaluations`, or the estimator's
             minimum if that is more.
         seed: seed of the estimator's generator. The same seed gives the same coalitions for any number of samples.
+        target_error: draw rows in stages until the relative error of a sample's E2 is at most this; None for all rows
+            at once.
+        interruptible: a KeyboardInterrupt ends the stages, and the estimates so far are the result.
 
     Raises:
         ValueError: the game has one player, or ``n_evaluations`` is below the minimum.
@@ -90,39 +116,145 @@ def explain_without_null_players(
         >>> explain_without_null_players(Exact(), game).bivariate[0, :, 2]
         tensor([0.1667, 0.1667, 0.0000])
     """
+    _check_players(game)
+    # Exact values do not depend on a design, so all samples can be treated together.
+    groups = [ReducedGame(game)] if estimator.is_exact else ReducedGame.by_count(game)
+    return _explain_groups(
+        [Choice(estimator)] * len(groups),
+        groups,
+        n_evaluations=n_evaluations,
+        seed=seed,
+        target_error=target_error,
+        interruptible=interruptible,
+    )
+
+
+def explain_by_choice(
+    choose: Callable[[int], Choice],
+    game: Game,
+    *,
+    n_evaluations: int | None = None,
+    seed: int = 0,
+    target_error: float | None = None,
+    interruptible: bool = False,
+) -> Explanation:
+    """Explain a game, every sample by the estimator that suits its own number of non-null players.
+
+    Args:
+        choose: the choice for a number of players.
+        game: the game.
+        n_evaluations: as in :func:`explain_without_null_players`, like what follows.
+        seed: seed of the generators.
+        target_error: relative error at which a sample stops.
+        interruptible: whether a KeyboardInterrupt ends the stages.
+    """
+    _check_players(game)
+    groups = ReducedGame.by_count(game)
+    choices = [choose(group.n_players) for group in groups]
+    if all(choice.estimator.is_exact for choice in choices):
+        groups, choices = [ReducedGame(game)], [choose(ReducedGame(game).n_players)]
+    return _explain_groups(
+        choices,
+        groups,
+        n_evaluations=n_evaluations,
+        seed=seed,
+        target_error=target_error,
+        interruptible=interruptible,
+    )
+
+
+def _check_players(game: Game) -> None:
     if game.n_players < 2:
         raise ValueError(
             "`feature_mask` must make at least two players, got 1. Interactions need a second player: split it, "
             "or read its importance off `game` directly."
         )
-    # Exact values do not depend on a design, so all samples can be treated together.
-    groups = [ReducedGame(game)] if estimator.is_exact else ReducedGame.by_count(game)
-    before, estimates = game.n_evaluations, []
-    for reduced in groups:
-        n_coalitions = _count_coalitions(estimator, reduced, n_evaluations)
-        with global_rngs_kept([game.device]):
-            generator = torch.Generator(device=game.device).manual_seed(seed)
-            estimates.append(estimator.estimate(reduced, n_coalitions, generator))
 
-    def restore(matrices: list[Tensor], columns: list[Tensor]) -> Tensor:
+
+def _explain_groups(
+    choices: Sequence[Choice],
+    groups: Sequence[ReducedGame],
+    *,
+    n_evaluations: int | None,
+    seed: int,
+    target_error: float | None,
+    interruptible: bool,
+) -> Explanation:
+    """Run all groups stage by stage, so that an interrupt finds an estimate of every sample, and restore players."""
+    game = groups[0].game
+    before, runs = game.n_evaluations, []
+    for choice, reduced in zip(choices, groups, strict=True):
+        estimator = choice.estimator
+        most = _count_coalitions(estimator, reduced, n_evaluations)
+        least = estimator.minimum_evaluations(reduced.n_players)
+        most = max(least, min(most, choice.most_coalitions or most))
+        is_staged = target_error is not None and not estimator.is_exact
+        budgets = stage_budgets(least, most) if is_staged else [most]
+        runs.append(StagedRun(estimator, reduced, budgets, target_error=target_error if is_staged else None, seed=seed))
+    try:
+        with global_rngs_kept([game.device]):
+            while unfinished := [run for run in runs if not run.is_finished]:
+                for run in unfinished:
+                    run.step()
+    except KeyboardInterrupt:
+        if not interruptible or not all(run.has_estimate for run in runs):
+            raise
+        for run in runs:
+            run.stop()
+    estimates = [_with_reason(run.estimate(), choice.reason) for run, choice in zip(runs, choices, strict=True)]
+    names = dict.fromkeys(choice.estimator.name for choice in choices)
+    is_exact = all(choice.estimator.is_exact for choice in choices)
+    return _restored(estimates, groups, " + ".join(names), seed, game.n_evaluations - before, is_exact=is_exact)
+
+
+def _with_reason(estimate: Estimate, reason: str) -> Estimate:
+    own = estimate.notes or ("",) * len(estimate)
+    return (
+        replace(estimate, notes=tuple("; ".join(filter(None, (reason, note))) for note in own)) if reason else estimate
+    )
+
+
+def _restored(
+    estimates: Sequence[Estimate],
+    groups: Sequence[ReducedGame],
+    method: str,
+    seed: int,
+    n_evaluations: Tensor,
+    *,
+    is_exact: bool,
+) -> Explanation:
+    """The explanation of all players and samples from estimates of the groups."""
+
+    def restore(matrices: Sequence[Tensor], columns: Sequence[Tensor]) -> Tensor:
         parts = (g.restore(m, c) for g, m, c in zip(groups, matrices, columns, strict=True))
         return _in_order(list(parts), groups)
 
-    def restore_vectors(vectors: list[Tensor]) -> Tensor:
+    def restore_vectors(vectors: Sequence[Tensor]) -> Tensor:
         return _in_order([g.restore_vector(v) for g, v in zip(groups, vectors, strict=True)], groups)
 
     gains = [e.absolute_gains for e in estimates if e.absolute_gains is not None]
+    # A null player has no part in C.
+    pairwise = [(e.pairwise_error, torch.zeros_like(e.shapley)) for e in estimates if e.pairwise_error is not None]
+    nested = [e.log_odds for e in estimates if e.log_odds is not None]
+    log_odds = None
+    if len(nested) == len(groups):
+        found = _restored(nested, groups, method, seed, n_evaluations, is_exact=is_exact)
+        log_odds = replace(found, behavior="log_odds")
     return Explanation.of(
-        game,
-        method=estimator.name,
+        groups[0].game,
+        method=method,
         seed=seed,
         shapley=restore_vectors([e.shapley for e in estimates]),
-        n_evaluations=game.n_evaluations - before,
+        n_evaluations=n_evaluations,
         bivariate=restore([e.bivariate for e in estimates], [e.null_column for e in estimates]),
         standard_error=restore([e.bivariate_error for e in estimates], [e.null_column_error for e in estimates]),
         shapley_standard_error=restore_vectors([e.shapley_error for e in estimates]),
-        is_exact=estimator.is_exact,
+        pairwise_standard_error=(
+            restore([m for m, _ in pairwise], [c for _, c in pairwise]) if len(pairwise) == len(groups) else None
+        ),
+        is_exact=is_exact,
         absolute_gains=restore([g[0] for g in gains], [g[1] for g in gains]) if len(gains) == len(groups) else None,
+        log_odds=log_odds,
         notes=_notes(estimates, groups),
     )
 
@@ -159,7 +291,7 @@ def check_not_too_many(n_coalitions: int, method: str) -> None:
         )
 
 
-def _in_order(parts: list[Tensor], groups: list[ReducedGame]) -> Tensor:
+def _in_order(parts: list[Tensor], groups: Sequence[ReducedGame]) -> Tensor:
     """Rows of several groups of samples in the order of the samples."""
     if groups[0].samples is None:
         return parts[0]
@@ -167,11 +299,11 @@ def _in_order(parts: list[Tensor], groups: list[ReducedGame]) -> Tensor:
     return torch.empty_like(joined).index_copy_(0, _order(groups), joined)
 
 
-def _order(groups: list[ReducedGame]) -> Tensor:
+def _order(groups: Sequence[ReducedGame]) -> Tensor:
     return torch.cat([group.samples for group in groups if group.samples is not None])
 
 
-def _notes(estimates: list[Estimate], groups: list[ReducedGame]) -> tuple[str, ...]:
+def _notes(estimates: Sequence[Estimate], groups: Sequence[ReducedGame]) -> tuple[str, ...]:
     """The notes of all samples in their order, () if there are none."""
     notes = [note for e, g in zip(estimates, groups, strict=True) for note in e.notes or ("",) * g.n_samples]
     if not any(notes):
@@ -214,3 +346,22 @@ class EstimatorExplainer:
     def explain(self, game: Game, n_evaluations: int | None = None, seed: int = 0) -> Explanation:
         """Explain a game; see :func:`explain_without_null_players`."""
         return explain_without_null_players(self.estimator, game, n_evaluations=n_evaluations, seed=seed)
+
+    def explain_until(
+        self,
+        game: Game,
+        target_error: float,
+        n_evaluations: int | None = None,
+        seed: int = 0,
+        *,
+        interruptible: bool = False,
+    ) -> Explanation:
+        """Explain a game with rows in stages, see :func:`explain_without_null_players`."""
+        return explain_without_null_players(
+            self.estimator,
+            game,
+            n_evaluations=n_evaluations,
+            seed=seed,
+            target_error=check_target_error(target_error),
+            interruptible=interruptible,
+        )

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
 from bivshap_lightning.explainers.registry import register
-from bivshap_lightning.game.coalitions import all_coalitions
+from bivshap_lightning.explainers.rows import AllCoalitions, RowEstimator, Rows
 
 
 @register
 @dataclass(frozen=True)
-class Exact:
+class Exact(RowEstimator):
     """Enumeration of all coalitions as an estimator.
 
     Attributes:
@@ -43,34 +44,16 @@ class Exact:
             )
         return 1 << n_players
 
-    def estimate(self, game: ReducedGame, n_coalitions: int, generator: torch.Generator) -> Estimate:
-        """Enumerate; nothing is drawn."""
-        return explain_exactly(game)
+    def draw(self, n_players: int, n_coalitions: int, generator: torch.Generator, previous: Rows | None = None) -> Rows:
+        """All coalitions; nothing is drawn."""
+        return AllCoalitions(n_players, generator.device)
+
+    def from_values(self, rows: Rows, values: Tensor) -> Estimate:
+        """Not reached: all rows of this estimator are all coalitions."""
+        raise TypeError(f"`rows` must be all coalitions, got {type(rows).__name__}.")
 
 
 def explain_exactly(game: ReducedGame) -> Estimate:
-    """Bivariate Shapley values from all ``2 ** n`` coalitions.
-
-    Gains are formed before they are summed, so a player that never changes a value gets exactly zero.
-    """
-    n = game.n_players
-    values = game(all_coalitions(n, game.device))
-    others = all_coalitions(n - 1, game.device)
-    sizes = others.sum(dim=1).double()
-    # Shapley's weight |S|! (n - |S| - 1)! / n!
-    weight = torch.exp(torch.lgamma(sizes + 1) + torch.lgamma(n - sizes) - torch.lgamma(sizes.new_tensor(n + 1)))
-    # What is summed for each gain: the part with j present for every other j, everything, and the null column.
-    parts = torch.cat([others.double(), torch.ones_like(sizes)[:, None], (sizes + 1)[:, None] / (n + 1)], dim=1)
-    parts = parts * weight[:, None]
-    bivariate = values.new_zeros(len(values), n, n)
-    sums = values.new_zeros(len(values), n, 2)
-    absolute, absolute_sums = torch.zeros_like(bivariate), torch.zeros_like(sums)
-    for i in range(n):
-        # Bit i of a coalition's number tells whether i is in it; what remains numbers the coalition of the others.
-        without_and_with = values.view(len(values), -1, 2, 2**i)
-        gains = (without_and_with[:, :, 1] - without_and_with[:, :, 0]).flatten(1)
-        for summed, matrix, vector in ((gains, bivariate, sums), (gains.abs(), absolute, absolute_sums)):
-            row = summed @ parts
-            matrix[:, i, :i], matrix[:, i, i + 1 :] = row[:, :i], row[:, i : n - 1]
-            vector[:, i] = row[:, n - 1 :]
-    return Estimate.exact(bivariate, sums[..., 0], sums[..., 1], absolute_gains=(absolute, absolute_sums[..., 1]))
+    """Bivariate Shapley values from all ``2 ** n`` coalitions."""
+    rows = AllCoalitions(game.n_players, game.device)
+    return rows.estimate(game(rows.coalitions))

@@ -42,6 +42,10 @@ class Explanation:
         is_exact: whether the values are free of sampling error.
         absolute_gains: (B, F, F) like ``bivariate`` with the absolute value of every gain; None if the method does not
             see gains. A value of zero with larger absolute gains is a cancellation, not redundancy.
+        pairwise_standard_error: (B, F, F) of the symmetric part ``C[i, j] = E2[i, j] - R[i]`` before it is made
+            symmetric; None if the method does not estimate it.
+        log_odds: where probabilities are explained, the explanation of their log-odds (cut to probabilities in
+            [0.001, 0.999]) from the same model rows; None elsewhere, and for methods that do not evaluate coalitions.
         notes: B remarks on how a sample's values were found, such as a fallback, "" for none; () if there are none.
 
     Bivariate values have two parts, ``E2[b, i, j] = R[b, i] + C[b, i, j]``, see
@@ -74,6 +78,8 @@ class Explanation:
     names: tuple[tuple[str, ...], ...] | None = None
     is_exact: bool = False
     absolute_gains: Tensor | None = None
+    pairwise_standard_error: Tensor | None = None
+    log_odds: Explanation | None = None
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -90,6 +96,8 @@ class Explanation:
         shapley_standard_error: Tensor | None = None,
         is_exact: bool = False,
         absolute_gains: Tensor | None = None,
+        pairwise_standard_error: Tensor | None = None,
+        log_odds: Explanation | None = None,
         notes: tuple[str, ...] = (),
     ) -> Explanation:
         """Make an explanation of a game from the values that a method computed.
@@ -105,6 +113,8 @@ class Explanation:
             shapley_standard_error: (B, F).
             is_exact: whether the values are free of sampling error.
             absolute_gains: (B, F, F) like ``bivariate`` with the absolute value of every gain.
+            pairwise_standard_error: (B, F, F) of the symmetric part before it is made symmetric.
+            log_odds: the explanation of the log-odds of the same rows.
             notes: B remarks on how a sample's values were found, or ().
 
         Raises:
@@ -118,7 +128,12 @@ class Explanation:
         """
         if bivariate is not None and standard_error is None:
             standard_error = torch.zeros_like(bivariate)
-        for_pairs = {"bivariate": bivariate, "standard_error": standard_error, "absolute_gains": absolute_gains}
+        for_pairs = {
+            "bivariate": bivariate,
+            "standard_error": standard_error,
+            "absolute_gains": absolute_gains,
+            "pairwise_standard_error": pairwise_standard_error,
+        }
         for_players = {"shapley": shapley, "shapley_standard_error": shapley_standard_error}
         shape = (game.n_samples, game.n_players)
         checked = {name: _checked(name, value, (*shape, game.n_players), method) for name, value in for_pairs.items()}
@@ -136,6 +151,7 @@ class Explanation:
             removal=game.removal.description,
             names=game.player_names,
             is_exact=is_exact,
+            log_odds=log_odds,
             notes=notes,
         )
 
@@ -221,12 +237,15 @@ class Explanation:
         arrays = (bivariate[index, :n, :n].T, self.shapley[index, :n], standard_error[index, :n, :n].T)
         weights, shapley, error = (a.detach().cpu().numpy() for a in arrays)
         phi_error = None if self.is_exact else self.shapley_standard_error
+        pair_error = None if self.is_exact else self.pairwise_standard_error
         return ExplanationGraph(
             weights,
             names=names,
             shapley=shapley,
             standard_error=None if self.is_exact else error,
             shapley_standard_error=None if phi_error is None else phi_error[index, :n].detach().cpu().numpy(),
+            pairwise_standard_error=None if pair_error is None else pair_error[index, :n, :n].detach().cpu().numpy(),
+            log_odds=None if self.log_odds is None else self.log_odds.graph(index, names),
             provenance=self._provenance(index),
         )
 
@@ -252,7 +271,8 @@ class Explanation:
     def _on_cpu(self) -> Explanation:
         """The same explanation with all tensors on the CPU, one transfer for each."""
         tensors = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
-        return replace(self, **{name: tensor.detach().cpu() for name, tensor in tensors.items()})
+        log_odds = None if self.log_odds is None else self.log_odds._on_cpu()
+        return replace(self, log_odds=log_odds, **{name: tensor.detach().cpu() for name, tensor in tensors.items()})
 
     def mean_graph(self, indices: Sequence[int] | None = None, names: Sequence[str] | None = None) -> ExplanationGraph:
         """The mean graph over a subgroup of samples, such as a class; by default over all.

@@ -27,10 +27,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bivshap_lightning.explainers.design import Design, PairedValues, draw_design, evaluate_design
-from bivshap_lightning.explainers.exact import explain_exactly
-from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
+from bivshap_lightning.explainers.design import Design, PairedValues, draw_design
+from bivshap_lightning.explainers.null_players import Estimate
 from bivshap_lightning.explainers.registry import register
+from bivshap_lightning.explainers.rows import AllCoalitions, RowEstimator, Rows
 
 # Elements of the (samples, n, coalitions) tensor held at once by the products below, 4 bytes each.
 BLOCK_ELEMENTS = 2**23
@@ -56,8 +56,34 @@ def minimum_evaluations(n_players: int) -> int:
     return min(1 << n_players, 4 * n_players + 2)
 
 
+class DesignEstimator(RowEstimator):
+    """An estimator that evaluates a design of complementary pairs, or all coalitions if they are no more."""
+
+    def minimum_evaluations(self, n_players: int) -> int:
+        """See :func:`minimum_evaluations`."""
+        return minimum_evaluations(n_players)
+
+    def draw(self, n_players: int, n_coalitions: int, generator: torch.Generator, previous: Rows | None = None) -> Rows:
+        """See :func:`~bivshap_lightning.explainers.design.draw_design`; two coalitions are the empty and the full."""
+        if 2**n_players <= n_coalitions:
+            return AllCoalitions(n_players, generator.device)
+        known = previous if isinstance(previous, Design) else None
+        return draw_design(n_players, n_coalitions - 2, generator, known)
+
+    def from_values(self, rows: Rows, values: Tensor) -> Estimate:
+        """See :func:`estimate_from_values`."""
+        return estimate_from_values(design_of(rows).paired(values), design_of(rows))
+
+
+def design_of(rows: Rows) -> Design:
+    """Rows as the design that they are."""
+    if not isinstance(rows, Design):
+        raise TypeError(f"`rows` must be a design, got {type(rows).__name__}.")
+    return rows
+
+
 @register
-class Kernel:
+class Kernel(DesignEstimator):
     """The shared coalition design and regression as an estimator.
 
     Example:
@@ -67,29 +93,6 @@ class Kernel:
 
     name = "kernel"
     is_exact = False
-
-    def minimum_evaluations(self, n_players: int) -> int:
-        """See :func:`minimum_evaluations`."""
-        return minimum_evaluations(n_players)
-
-    def estimate(self, game: ReducedGame, n_coalitions: int, generator: torch.Generator) -> Estimate:
-        """See :func:`explain_by_regression`."""
-        return explain_by_regression(game, n_coalitions, generator)
-
-
-def explain_by_regression(game: ReducedGame, n_evaluations: int, generator: torch.Generator) -> Estimate:
-    """Bivariate Shapley values from one design of coalitions.
-
-    Args:
-        game: the game.
-        n_evaluations: at most this many evaluations per sample.
-        generator: the source of coalitions, on the game's device.
-    """
-    n = game.n_players
-    if 2**n <= n_evaluations:
-        return explain_exactly(game)
-    design = draw_design(n, n_evaluations - 2, generator)
-    return estimate_from_values(evaluate_design(game, design), design)
 
 
 @dataclass(frozen=True)
@@ -114,13 +117,13 @@ def estimate_from_values(values: PairedValues, design: Design) -> Estimate:
     fit = fit_pairs(values, design)
     parts = zip(estimate_residuals(fit.residuals, design), _fitted(fit), strict=True)
     bivariate, shapley, null_column = (a.add_(b) for a, b in parts)
-    errors = _errors(fit, design)
-    unseen = _unseen(values, fit, design)
+    *errors, pairwise = _errors(fit, design)
+    unseen, noise = _unseen(values, fit, design), (errors[0] ** 2).sum(dim=(1, 2))
     for error in errors:
         error.square_().add_(unseen.view(-1, *[1] * (error.dim() - 1)) ** 2).sqrt_()
-    for matrix in (bivariate, errors[0]):
+    for matrix in (bivariate, errors[0], pairwise):
         matrix.diagonal(dim1=1, dim2=2).zero_()
-    return Estimate(bivariate, shapley, null_column, *errors)
+    return Estimate(bivariate, shapley, null_column, *errors, pairwise_error=pairwise, noise=noise)
 
 
 def fit_pairs(values: PairedValues, design: Design) -> Fit:
@@ -207,11 +210,12 @@ def _null_parts(inside: Tensor, outside: Tensor, design: Design) -> tuple[Tensor
     return present, absent
 
 
-def _errors(fit: Fit, design: Design) -> tuple[Tensor, Tensor, Tensor]:
-    """Standard errors from the spread of what the drawn pairs add, each residual as if its pair had been left out.
+def _errors(fit: Fit, design: Design) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Standard errors of E2, Shapley values, null column and ``C = E2 - null column``.
 
-    j is in exactly one member of a pair, so the square of what the pair adds to E2[i, j] splits into a factor of i and
-    one of j. The spread of some hundred pairs is enough for an error; a stride picks them over all sizes.
+    They come from the spread of what the drawn pairs add, each residual as if its pair had been left out. j is in
+    exactly one member of a pair, so the square of what the pair adds to E2[i, j] splits into a factor of i and one of
+    j. The spread of some hundred pairs is enough for an error; a stride picks them over all sizes.
     """
     n, n_drawn = design.masks.shape[1], design.n_drawn
     stride = max(1, n_drawn // (ERROR_PAIRS if n < MANY_PLAYERS else ERROR_PAIRS // 4))
@@ -234,8 +238,18 @@ def _errors(fit: Fit, design: Design) -> tuple[Tensor, Tensor, Tensor]:
     bivariate.diagonal(dim1=1, dim2=2).zero_()
     difference = (inside - outside) ** 2
     shapley = (difference * b) @ z + (difference * c).sum(dim=1, keepdim=True)
-    bivariate, shapley, null_column = (x.mul_(scale).clamp_(min=0).sqrt_() for x in (bivariate, shapley, null_column))
-    return bivariate, shapley, null_column
+    # A pair adds 2 v even / (n + 1) to C[i, j], times (t + 1) / s with both in the coalition, (s + 1) / t with both in
+    # the complement, and -1 otherwise.
+    squares = (2 * v * even / (n + 1)) ** 2
+    present, absent = ((t + 1) / s) ** 2 - 1, ((s + 1) / t) ** 2 - 1
+    pairwise = _gram(squares * (present + absent), z)
+    alone = (squares * absent) @ z
+    pairwise -= alone[:, :, None]
+    pairwise += ((squares * (1 + absent)).sum(dim=1, keepdim=True) - alone)[:, None]
+    bivariate, shapley, null_column, pairwise = (
+        x.mul_(scale).clamp_(min=0).sqrt_() for x in (bivariate, shapley, null_column, pairwise)
+    )
+    return bivariate, shapley, null_column, pairwise
 
 
 def _unseen(values: PairedValues, fit: Fit, design: Design) -> Tensor:

@@ -14,8 +14,8 @@ the design of coalitions of a sample depends on its own players alone and not on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -34,8 +34,13 @@ class Estimate:
         bivariate_error: (B, n, n) standard errors of the above, zero only where a value is proven.
         shapley_error: (B, n).
         null_column_error: (B, n).
+        pairwise_error: (B, n, n) standard errors of ``C = E2 - null_column`` before it is made symmetric; None if the
+            estimator does not know them.
         absolute_gains: (B, n, n) and (B, n), like ``bivariate`` and ``null_column`` with the absolute value of every
             gain; None if the estimator does not see gains. Zero values with larger absolute gains are cancellations.
+        log_odds: the estimate for the log-odds of the same rows, where the values are probabilities.
+        noise: (B,) sum of the variances of E2 as they are expected, without what ``bivariate_error`` adds for gains
+            that the rows may not have shown; None to take the sum of its squares.
         notes: B remarks on how a sample's values were found, such as a fallback, "" for none; or nothing at all.
     """
 
@@ -45,7 +50,10 @@ class Estimate:
     bivariate_error: Tensor
     shapley_error: Tensor
     null_column_error: Tensor
+    pairwise_error: Tensor | None = field(default=None, kw_only=True)
     absolute_gains: tuple[Tensor, Tensor] | None = field(default=None, kw_only=True)
+    log_odds: Estimate | None = field(default=None, kw_only=True)
+    noise: Tensor | None = field(default=None, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     @classmethod
@@ -59,7 +67,7 @@ class Estimate:
     ) -> Estimate:
         """An estimate without error."""
         errors = (torch.zeros_like(bivariate), torch.zeros_like(shapley), torch.zeros_like(null_column))
-        return cls(bivariate, shapley, null_column, *errors, absolute_gains=absolute_gains)
+        return cls(bivariate, shapley, null_column, *errors, pairwise_error=errors[0], absolute_gains=absolute_gains)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -67,23 +75,60 @@ class Estimate:
         values = (self.bivariate, self.shapley, self.null_column)
         return (*values, self.bivariate_error, self.shapley_error, self.null_column_error)
 
+    def __len__(self) -> int:
+        return len(self.bivariate)
+
+    def __getitem__(self, samples: Tensor | slice) -> Estimate:
+        """The estimate of some samples, by their int64 indices or as a slice."""
+        chosen = range(len(self))[samples] if isinstance(samples, slice) else samples.tolist()
+        notes = tuple(self.notes[k] for k in chosen) if self.notes else ()
+        return replace(_combine([self], lambda same: same[0][samples]), notes=notes)
+
     @classmethod
     def join(cls, parts: Sequence[Estimate]) -> Estimate:
-        """Estimates of blocks of samples with equally many players as one; absolute gains are left out."""
+        """Estimates of blocks of samples with equally many players as one."""
         if len(parts) == 1:
             return parts[0]
-        notes = tuple(note for part in parts for note in (part.notes or ("",) * len(part.bivariate)))
-        tensors = (torch.cat(same) for same in zip(*(part.tensors for part in parts), strict=True))
-        return cls(*tensors, notes=notes if any(notes) else ())
+        notes = tuple(note for part in parts for note in (part.notes or ("",) * len(part)))
+        return replace(_combine(parts, lambda same: torch.cat(list(same))), notes=notes if any(notes) else ())
 
     def where(self, keeps: Sequence[bool], other: Estimate, *, notes: tuple[str, ...]) -> Estimate:
         """This estimate for the samples that keep it, another one for the rest."""
         kept = torch.tensor(keeps, device=self.bivariate.device)
-        mixed = (
-            torch.where(kept.view(-1, *[1] * (mine.dim() - 1)), mine, theirs)
-            for mine, theirs in zip(self.tensors, other.tensors, strict=True)
+
+        def choose(same: Sequence[Tensor]) -> Tensor:
+            mine, theirs = same
+            return torch.where(kept.view(-1, *[1] * (mine.dim() - 1)), mine, theirs)
+
+        return replace(_combine([self, other], choose), notes=notes if any(notes) else ())
+
+    def relative_error(self) -> Tensor:
+        """(B,) the root mean square of the expected errors of E2 over that of E2 itself, noise taken out of the latter.
+
+        Infinite where the values are no larger than their errors; zero for a constant game.
+        """
+        noise = (self.bivariate_error**2).sum(dim=(1, 2)) if self.noise is None else self.noise
+        signal = (self.bivariate**2).sum(dim=(1, 2)) - noise
+        return torch.where(
+            noise == 0, 0.0, torch.where(signal > 0, (noise / signal.clamp(min=1e-300)).sqrt(), torch.inf)
         )
-        return Estimate(*mixed, notes=notes if any(notes) else ())
+
+
+def _combine(parts: Sequence[Estimate], change: Callable[[Sequence[Tensor]], Tensor]) -> Estimate:
+    """One estimate whose tensors are a function of those of several; without what some of them lack, and notes."""
+    fields = [change(same) for same in zip(*(part.tensors for part in parts), strict=True)]
+    pairwise = [part.pairwise_error for part in parts if part.pairwise_error is not None]
+    gains = [part.absolute_gains for part in parts if part.absolute_gains is not None]
+    nested = [part.log_odds for part in parts if part.log_odds is not None]
+    noise = [part.noise for part in parts if part.noise is not None]
+    has_gains = len(gains) == len(parts)
+    return Estimate(
+        *fields,
+        pairwise_error=change(pairwise) if len(pairwise) == len(parts) else None,
+        absolute_gains=(change([g[0] for g in gains]), change([g[1] for g in gains])) if has_gains else None,
+        log_odds=_combine(nested, change) if len(nested) == len(parts) else None,
+        noise=change(noise) if len(noise) == len(parts) else None,
+    )
 
 
 class ReducedGame:

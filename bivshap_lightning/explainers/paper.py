@@ -131,11 +131,31 @@ class PaperSampling:
             n_evaluations: at most this many model rows per sample; None for 1,000 orders per non-null player.
             seed: seed of the orders.
         """
-        orders = IndependentOrders()
-        if n_evaluations is None:  # samples differ in their number of non-null players: the number of orders is capped
-            orders = IndependentOrders(most_orders=PAPER_ORDERS)
-            n_evaluations = (2 * PAPER_ORDERS * ReducedGame(game).n_players + 2) * game.removal.n_rows
+        orders, n_evaluations = _orders(game, n_evaluations)
         return explain_without_null_players(orders, game, n_evaluations=n_evaluations, seed=seed)
+
+    def explain_until(
+        self,
+        game: Game,
+        target_error: float,
+        n_evaluations: int | None = None,
+        seed: int = 0,
+        *,
+        interruptible: bool = False,
+    ) -> Explanation:
+        """Explain a game with orders in stages; :meth:`explain` has the arguments."""
+        orders, n_evaluations = _orders(game, n_evaluations)
+        return EstimatorExplainer(orders).explain_until(
+            game, target_error, n_evaluations, seed, interruptible=interruptible
+        )
+
+
+def _orders(game: Game, n_evaluations: int | None) -> tuple[IndependentOrders, int]:
+    """The estimator and its evaluations. Samples differ in their non-null players: the number of orders is capped."""
+    if n_evaluations is not None:
+        return IndependentOrders(), n_evaluations
+    n_evaluations = (2 * PAPER_ORDERS * ReducedGame(game).n_players + 2) * game.removal.n_rows
+    return IndependentOrders(most_orders=PAPER_ORDERS), n_evaluations
 
 
 @register

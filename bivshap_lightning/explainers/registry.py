@@ -74,6 +74,30 @@ class Explainer(Protocol):
         """
 
 
+@runtime_checkable
+class StagedExplainer(Explainer, Protocol):
+    """An explainer that can draw rows in stages until its values are accurate enough."""
+
+    def explain_until(
+        self,
+        game: Game,
+        target_error: float,
+        n_evaluations: int | None = None,
+        seed: int = 0,
+        *,
+        interruptible: bool = False,
+    ) -> Explanation:
+        """Explain all samples of a game.
+
+        Args:
+            game: the game.
+            target_error: a sample stops once the relative error of its E2 is estimated to be at most this.
+            n_evaluations: at most this many model rows per sample; None for the method's default.
+            seed: seed of the method's random draws.
+            interruptible: a KeyboardInterrupt ends the stages, and the estimates so far are the result.
+        """
+
+
 # A registered name, a Captum method (name, class or attribution object), or an object of the shape of `Explainer` or
 # `Estimator`. Captum's classes have no common type that can be named without importing Captum.
 ExplainerLike: TypeAlias = Any
@@ -177,6 +201,34 @@ def find_explainer(method: ExplainerLike, *, argument: str = "method") -> Explai
         f"`{argument}` must be a name out of `explainer_names()`, a method of Captum, or an object with `name`, "
         f"`is_exact`, `minimum_evaluations` and `explain`, got {got}."
     )
+
+
+def explain_until(
+    explainer: Explainer,
+    game: Game,
+    target_error: float,
+    n_evaluations: int | None = None,
+    seed: int = 0,
+    *,
+    interruptible: bool = False,
+) -> Explanation:
+    """Explain a game with rows in stages, see :class:`StagedExplainer`.
+
+    Raises:
+        ValueError: the explainer has no standard errors of bivariate values, so no stages either.
+
+    Example:
+        >>> import torch
+        >>> game = Game(lambda x: x.amax(dim=1) + x.sum(dim=1), torch.ones(1, 20), behavior="output")
+        >>> explain_until(find_explainer("kernel"), game, 0.1).notes[0][:25]
+        'target_error 0.1 reached:'
+    """
+    if not isinstance(explainer, StagedExplainer):
+        raise ValueError(
+            f"`target_error` must be left out for method={explainer.name!r}, which does not draw rows in stages, got "
+            f"{target_error}. Pass `n_evaluations` instead."
+        )
+    return explainer.explain_until(game, target_error, n_evaluations, seed, interruptible=interruptible)
 
 
 def _as_explainer(candidate: object) -> Explainer | None:

@@ -16,15 +16,15 @@ Two things are done with the sampled means:
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from bivshap_lightning.explainers.exact import explain_exactly
-from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
+from bivshap_lightning.explainers.null_players import Estimate
 from bivshap_lightning.explainers.registry import register
+from bivshap_lightning.explainers.rows import AllCoalitions, RowEstimator, Rows
 
 # Elements of the (orders, n, n) precedence tensor held at once.
 BLOCK_ELEMENTS = 2**24
@@ -43,8 +43,44 @@ def minimum_evaluations(n_players: int) -> int:
     return 4 * (n_players - 1) + 2
 
 
+@dataclass(frozen=True)
+class Chains(Rows):
+    """Coalitions along random orders and their reverses, after the empty and the full one.
+
+    The coalitions of an order and those of its reverse are complements of each other.
+
+    Attributes:
+        positions: int64 (m, n), the place of every player in each of m orders.
+    """
+
+    positions: Tensor
+
+    @property
+    def coalitions(self) -> Tensor:
+        """Bool (2 + 2 m (n - 1), n): no player, all players, then order by order and its reverse."""
+        n = self.positions.shape[1]
+        steps = torch.arange(1, n, device=self.positions.device)
+        inner = self.both[:, :, None] < steps[:, None]
+        ends = torch.tensor([[False], [True]], device=self.positions.device).expand(2, n)
+        return torch.cat([ends, inner.flatten(0, 2)])
+
+    @property
+    def both(self) -> Tensor:
+        """(m, 2, n): positions in every order and in its reverse."""
+        return torch.stack([self.positions, self.positions.shape[1] - 1 - self.positions], dim=1)
+
+    def gains(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Gains (B, m, n) of every player in each order and in its reverse, from the values of the coalitions."""
+        n_pairs, n = self.positions.shape
+        chains = values[:, 2:].unflatten(1, (n_pairs, 2, n - 1))
+        first, last = (values[:, k, None, None, None].expand(-1, n_pairs, 2, 1) for k in (0, 1))
+        by_step = torch.cat([first, chains, last], dim=3).diff(dim=3)
+        by_player = by_step.gather(3, self.both.expand(len(values), -1, -1, -1))
+        return by_player[:, :, 0], by_player[:, :, 1]
+
+
 @register
-class Sampling:
+class Sampling(RowEstimator):
     """Random orders in antithetic pairs as an estimator.
 
     Example:
@@ -59,25 +95,27 @@ class Sampling:
         """See :func:`minimum_evaluations`."""
         return minimum_evaluations(n_players)
 
-    def estimate(self, game: ReducedGame, n_coalitions: int, generator: torch.Generator) -> Estimate:
-        """See :func:`explain_by_chains`."""
-        return explain_by_chains(game, n_coalitions, generator)
+    def draw(self, n_players: int, n_coalitions: int, generator: torch.Generator, previous: Rows | None = None) -> Rows:
+        """As many pairs of an order and its reverse as there are coalitions for."""
+        if n_players == 1:
+            return AllCoalitions(1, generator.device)
+        n_pairs = (n_coalitions - 2) // (2 * (n_players - 1))
+        known = [previous.positions] if isinstance(previous, Chains) else []
+        n_new = n_pairs - sum(map(len, known))
+        keys = torch.rand(max(0, n_new), n_players, generator=generator, device=generator.device)
+        return Chains(torch.cat([*known, keys.argsort(dim=1).argsort(dim=1)]))
+
+    def from_values(self, rows: Rows, values: Tensor) -> Estimate:
+        """Means over orders."""
+        if not isinstance(rows, Chains):
+            raise TypeError(f"`rows` must be chains, got {type(rows).__name__}.")
+        return _estimate_chains(rows, values)
 
 
-def explain_by_chains(game: ReducedGame, n_evaluations: int, generator: torch.Generator) -> Estimate:
-    """Bivariate Shapley values from whole orders in antithetic pairs.
-
-    Args:
-        game: the game.
-        n_evaluations: at most this many evaluations per sample.
-        generator: the source of orders, on the game's device.
-    """
-    n = game.n_players
-    if n == 1:
-        return explain_exactly(game)
-    n_pairs = (n_evaluations - 2) // (2 * (n - 1))
-    positions = torch.rand(n_pairs, n, generator=generator, device=game.device).argsort(dim=1).argsort(dim=1)
-    forward, backward = _gains(game, positions)
+def _estimate_chains(rows: Chains, values: Tensor) -> Estimate:
+    positions = rows.positions
+    n_pairs, n = positions.shape
+    forward, backward = rows.gains(values)
     block = max(1, BLOCK_ELEMENTS // n**2)
     moments = [
         _moments(forward[:, part], backward[:, part], positions[part])
@@ -90,6 +128,7 @@ def explain_by_chains(game: ReducedGame, n_evaluations: int, generator: torch.Ge
     # All gains of an order sum to u(all) - u(none).
     whole = forward[:, 0].sum(dim=1).abs()
     largest = torch.maximum(torch.maximum(forward.abs().amax(dim=(1, 2)), backward.abs().amax(dim=(1, 2))), whole)
+    estimate = replace(estimate, noise=(estimate.bivariate_error**2).sum(dim=(1, 2)))
     return _allow_for_unseen_gains(_symmetrise(estimate, sums, largest), sums, largest, n_pairs)
 
 
@@ -108,21 +147,8 @@ class _Moments(NamedTuple):
     bivariate_size: Tensor
     shapley_size: Tensor
     null_column_size: Tensor
-
-
-def _gains(game: ReducedGame, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Gains (B, pairs, n) of every player in each order and in its reverse."""
-    n_pairs, n = positions.shape
-    both = torch.stack([positions, n - 1 - positions])
-    steps = torch.arange(1, n, device=game.device)
-    inner = both[:, :, None] < steps[:, None]
-    ends = torch.tensor([[False], [True]], device=game.device).expand(2, n)
-    values = game(torch.cat([ends, inner.flatten(0, 2)]))
-    chains = values[:, 2:].unflatten(1, (2, n_pairs, n - 1))
-    first, last = (values[:, k, None, None, None].expand(-1, 2, n_pairs, 1) for k in (0, 1))
-    by_step = torch.cat([first, chains, last], dim=3).diff(dim=3)
-    by_player = by_step.gather(3, both.expand(len(values), -1, -1, -1))
-    return by_player[:, 0], by_player[:, 1]
+    cross: Tensor
+    """(B, n, n) sums of the products of what a pair contributes to ``bivariate`` and to ``null_column``."""
 
 
 def _moments(forward: Tensor, backward: Tensor, positions: Tensor) -> _Moments:
@@ -135,11 +161,11 @@ def _moments(forward: Tensor, backward: Tensor, positions: Tensor) -> _Moments:
     both = torch.cat([positions, n - 1 - positions])
     counted = (both[:, None, :] < both[:, :, None]).to(forward.dtype)
     gains = torch.cat([forward, backward], dim=1) / 2
-    stacked = torch.cat([gains, gains**2, gains.abs()])
-    bivariate, square, size = torch.einsum("xmi,mij->xij", stacked, counted).chunk(3)
-    shapley = (forward + backward) / 2
     early, late = (positions + 1) / (2 * (n + 1)), (n - positions) / (2 * (n + 1))
     null = forward * early + backward * late
+    stacked = torch.cat([gains, gains**2, gains.abs(), gains * null.repeat(1, 2, 1)])
+    bivariate, square, size, cross = torch.einsum("xmi,mij->xij", stacked, counted).chunk(4)
+    shapley = (forward + backward) / 2
     return _Moments(
         bivariate,
         shapley.sum(dim=1),
@@ -150,6 +176,7 @@ def _moments(forward: Tensor, backward: Tensor, positions: Tensor) -> _Moments:
         size,
         shapley.abs().sum(dim=1),
         (forward.abs() * early + backward.abs() * late).sum(dim=1),
+        cross,
     )
 
 
@@ -161,7 +188,11 @@ def _estimate(moments: _Moments, n_pairs: int) -> Estimate:
         for mean, square in zip(means, moments[3:6], strict=True)
     ]
     sizes = (moments.bivariate_size / n_pairs, moments.null_column_size / n_pairs)
-    return Estimate(*means, *errors, absolute_gains=sizes)
+    square = moments.bivariate_square - 2 * moments.cross + moments.null_column_square[:, :, None]
+    spread = square / n_pairs - (means[0] - means[2][:, :, None]) ** 2
+    pairwise = (spread.clamp(min=0) / max(1, n_pairs - 1)).sqrt()
+    pairwise.diagonal(dim1=1, dim2=2).zero_()
+    return Estimate(*means, *errors, pairwise_error=pairwise, absolute_gains=sizes)
 
 
 def _symmetrise(estimate: Estimate, moments: _Moments, largest: Tensor) -> Estimate:

@@ -25,7 +25,7 @@ from torch.nn.functional import logsigmoid, one_hot
 
 from bivshap_lightning.game.inputs import as_tensor
 
-BehaviorName = Literal["probability", "logit", "log_odds", "loss", "output"]
+BehaviorName = Literal["probability", "logit", "log_odds", "loss", "expected_loss", "output"]
 BehaviorFunction = Callable[[Tensor, Tensor], Tensor]
 Link = Literal["softmax", "sigmoid", "identity"]
 
@@ -58,7 +58,8 @@ class Behavior:
     """How the explained number is computed from scores.
 
     Attributes:
-        name: what is computed: the target's probability, its logit, its log-odds, the negative loss, the raw output,
+        name: what is computed: the target's probability, its logit, its log-odds, the negative loss, the negative loss
+            that is expected if labels are drawn from the model's own distribution on the whole input, the raw output,
             or a function of (scores (N, C), target (N,)) that returns (N,).
         link: what the scores mean.
 
@@ -84,18 +85,21 @@ class Behavior:
         """The behavior's name, for records."""
         return getattr(self.name, "__name__", type(self.name).__name__) if callable(self.name) else self.name
 
-    def __call__(self, scores: Tensor, target: Tensor) -> Tensor:
+    def __call__(self, scores: Tensor, target: Tensor, reference: Tensor | None = None) -> Tensor:
         """Compute the utility.
 
         Args:
             scores: (N, C).
             target: (N,) class indices, or values of a regression for ``loss``.
+            reference: (N, max(C, 2)) class probabilities on the whole input, for ``expected_loss``.
 
         Returns:
             (N,) utilities.
         """
         if callable(self.name):
             return self.name(scores, target)
+        if reference is not None:
+            return self._expected_log_probability(scores, reference)
         if self.name == "loss" and target.is_floating_point():
             return -((scores[:, 0] - target.to(scores.dtype)) ** 2)
         if self.name == "output":
@@ -110,6 +114,18 @@ class Behavior:
             return scores.softmax(dim=1)
         p = scores if self.link == "identity" else scores.sigmoid()
         return torch.cat([1 - p, p], dim=1) if p.shape[1] == 1 else p
+
+    def reference(self, scores: Tensor) -> tuple[Tensor, ...]:
+        """What is read off the whole input beside the target: class probabilities for ``expected_loss``, or nothing.
+
+        Args:
+            scores: (B, C) on the unmasked inputs.
+
+        Example:
+            >>> Behavior("expected_loss", "sigmoid").reference(torch.zeros(1, 1))
+            (tensor([[0.5000, 0.5000]]),)
+        """
+        return (self.probabilities(scores),) if self.name == "expected_loss" else ()
 
     def predict(self, probabilities: Tensor, target: Tensor, *, independent_labels: bool = False) -> Tensor:
         """The most likely class or, for independent labels, whether the target label is on.
@@ -165,6 +181,19 @@ class Behavior:
         if self.link == "identity":
             return torch.where(on, score, 1 - score)
         return torch.where(on, score, -score).sigmoid()
+
+    def _expected_log_probability(self, scores: Tensor, reference: Tensor) -> Tensor:
+        """The mean log-probability of labels drawn from the reference; over all of several independent labels."""
+        if self.link == "softmax":
+            return (reference * scores.log_softmax(dim=1)).sum(dim=1)
+        if scores.shape[1] == 1:
+            reference = reference[:, 1:]
+        elif self.link == "identity":
+            return torch.xlogy(reference, scores).sum(dim=1)
+        if self.link == "identity":
+            of_zero: Tensor = torch.special.xlog1py(1 - reference, -scores)
+            return (torch.xlogy(reference, scores) + of_zero).sum(dim=1)
+        return (reference * logsigmoid(scores) + (1 - reference) * logsigmoid(-scores)).sum(dim=1)
 
     def _log_score(self, scores: Tensor, target: Tensor) -> Tensor:
         """Logit, log-odds or log-probability (the negative loss), stable in each link."""

@@ -26,7 +26,7 @@ from bivshap_lightning.game.behavior import (
 from bivshap_lightning.game.coalitions import Block, check_masks, unique
 from bivshap_lightning.game.determinism import check_deterministic
 from bivshap_lightning.game.masked_inputs import MaskedInputs
-from bivshap_lightning.game.model import is_out_of_memory
+from bivshap_lightning.game.model import Precision, is_out_of_memory
 from bivshap_lightning.game.progress import ProgressBar, progress_bar
 from bivshap_lightning.game.removal import check_finite
 from bivshap_lightning.game.tree_game import checked_coalitions, ensemble_of, linear_weights
@@ -45,20 +45,21 @@ class Game:
         baselines: what replaces an absent player: None (zero), a number, one row, one row per sample, a function of the
             input such as :class:`~bivshap_lightning.game.removal.Blur`, ``ZeroEmbedding()`` for tokens, or a tuple with
             one of these per input.
-        background: instead of baselines, rows (R, ...) over which the value is averaged.
+        background: instead of baselines, rows (R, ...) over which the value is averaged, or ``NearestRows(rows)``.
         feature_mask: integer player ids, broadcastable to the inputs, where -1 marks elements that always stay; or a
             maker such as ``Grid(4)``; see :func:`~bivshap_lightning.game.players.make_players`. By default every
             element is a player.
         target: None for the class predicted on the whole input; an index, B indices, a class label, or a function
             of the scores. Frozen when the game is made.
-        behavior: what is read off the scores: "probability", "logit", "log_odds", "loss" (negative), "output", or
-            a function of (scores, target).
+        behavior: what is read off the scores: "probability", "logit", "log_odds", "loss" (negative), "expected_loss"
+            (negative, for labels of the model's own distribution), "output", or a function of (scores, target).
         link: what the scores mean: "softmax", "sigmoid", "identity", or "auto" for the rule of
             :mod:`~bivshap_lightning.game.behavior`.
         additional_forward_args: further arguments of the model; tensors with B rows follow their samples.
         perturbations_per_eval: at most this many times B rows per forward pass. None chooses, and halves the
             choice whenever memory runs out.
         show_progress: draw a progress bar of model rows; or the bar to advance by them.
+        precision: "bf16" or "fp16" to run a torch module under autocast; values are float32 or float64 in any case.
 
     Attributes:
         inputs: the samples as a tuple of tensors on the model's device.
@@ -71,9 +72,11 @@ class Game:
         target: (B,) what is explained.
         behavior: how scores are read.
         removal: what replaces absent players.
+        module: the model if it is a torch module, for methods that look into it; None otherwise.
         additional_forward_args: further arguments of the model, as a tuple.
         n_evaluations: (B,) model rows spent so far, without the check for randomness where players are removed.
         rows_per_call: the largest number of rows in one forward pass.
+        work_per_row: about how many multiply-adds the model takes for one row; None if it is no torch module.
 
     Example:
         >>> game = Game(lambda x: x @ torch.tensor([1.0, 2.0]), torch.ones(1, 2), behavior="output")
@@ -95,9 +98,10 @@ class Game:
         additional_forward_args: Any = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool | ProgressBar = False,
+        precision: Precision | None = None,
     ) -> None:
-        masked = MaskedInputs.of(model, inputs, baselines, background, feature_mask, additional_forward_args)
-        self._masked, self._model = masked, masked.model
+        masked = MaskedInputs.of(model, inputs, baselines, background, feature_mask, additional_forward_args, precision)
+        self._masked, self._model, self.module = masked, masked.model, masked.model.module
         self.inputs, self.additional_forward_args, self.removal = masked.inputs, masked.extra, masked.removal
         self.n_samples, self.device = self.inputs[0].shape[0], self.inputs[0].device
         self.players, self.player_names, self.null_players = masked.players, masked.names, masked.null_players
@@ -105,11 +109,10 @@ class Game:
         self._has_nulls = bool(self.null_players.any())
         self._nulls_are_shared = bool((self.null_players == self.null_players[:1]).all())
         self.rows_per_call = masked.rows_per_call(perturbations_per_eval)
-        self.show_progress = show_progress
+        self.show_progress, self.n_outputs = show_progress, 0  # no outputs until the model has been run
         self.n_evaluations = torch.zeros(self.n_samples, dtype=torch.int64, device=self.device)
-        self.n_outputs = 0  # until the model has been run
         scores = self._scores_of_inputs()
-        self.dtype = scores.dtype
+        self.dtype, self.work_per_row = scores.dtype, masked.work_per_row()
         names, is_regressor = self._model.class_names, self._model.is_regressor
         self.behavior = choose_behavior(
             behavior,
@@ -119,6 +122,7 @@ class Game:
             gives_probabilities=self._model.gives_probabilities,
         )
         self.target = resolve_target(target, scores, self.behavior, names, is_regressor=is_regressor)
+        self._followed = (self.target, *self.behavior.reference(scores))
         self._is_checked = False
         self._trees: tuple[TreeEnsemble, Tensor] | UnsupportedTreesError | None = None
 
@@ -286,7 +290,7 @@ class Game:
         return is_near.long()
 
     def _utility(self, scores: Tensor, block: Block) -> Tensor:
-        return self.behavior(scores, block.follow(self.target))
+        return self.behavior(scores, *map(block.follow, self._followed))
 
     def _scores_of_inputs(self) -> Tensor:
         """Scores (B, C) of the unmasked inputs."""
@@ -343,10 +347,8 @@ class Game:
             values = self._sweep(block, read, bar)
         values = values.clone()  # the model may return a tensor that it keeps, and write to it
         check_finite(values, self.removal)
-        if block.samples is None:
-            self._count(len(block))
-        else:
-            self._count(torch.bincount(block.samples, minlength=self.n_samples))
+        n_spent = len(block) if block.samples is None else torch.bincount(block.samples, minlength=self.n_samples)
+        self._count(n_spent)
         return values if n_rows == 1 else values.unflatten(dim, (-1, n_rows)).mean(dim=dim + 1)
 
     def _count(self, n_rows: int | Tensor) -> None:

@@ -6,18 +6,20 @@ not run here, except to find the layer that embeds tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from bivshap_lightning.game.coalitions import Block
+from bivshap_lightning.game.conditional import ConditionalSampler, NearestRows, Sampler
 from bivshap_lightning.game.embedding import ZeroEmbedding, embed
 from bivshap_lightning.game.inputs import Table, as_tensor, check_inputs, encode_like, tables_of
-from bivshap_lightning.game.model import Model
+from bivshap_lightning.game.model import Model, Precision
 from bivshap_lightning.game.players import Players, make_players
 from bivshap_lightning.game.removal import Removal
 
@@ -25,6 +27,9 @@ from bivshap_lightning.game.removal import Removal
 # too many rows take twice as long per row.
 ELEMENTS_OF_A_TABLE = 2**20
 ROWS_OF_A_TABLE = 2**13
+
+# Recurrent layers compute step after step, in small products: about so many times slower per multiply-add.
+SLOWNESS_OF_STEPS = 4
 
 # Other devices process more rows in parallel than a CPU.
 TIMES_A_CPU = 2**6
@@ -56,16 +61,24 @@ class MaskedInputs:
         self._removes_to_zero = [not bool(rows.any()) for rows in self.removal.rows]
         pairs = zip(self.inputs, self.removal.rows, strict=True)
         differs = [(x[:, None] != replacements).any(dim=1).flatten(1) for x, replacements in pairs]
-        self.null_players = ~self.players.any_element(differs)
+        is_conditional = self.removal.sampler is not None
+        self.null_players = ~(self.players.exists if is_conditional else self.players.any_element(differs))
 
     @classmethod
     def of(
-        cls, model: Any, inputs: Any, baselines: Any, background: Any, feature_mask: Any, additional_forward_args: Any
+        cls,
+        model: Any,
+        inputs: Any,
+        baselines: Any,
+        background: Any,
+        feature_mask: Any,
+        additional_forward_args: Any,
+        precision: Precision | None = None,
     ) -> MaskedInputs:
         """Convert the arguments of :class:`~bivshap_lightning.Game` and check them."""
         given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-        tables = tables_of(given, baselines, background)
-        caller = Model(model, as_arrays=[not isinstance(x, Tensor) for x in given], tables=tables)
+        tables = tables_of(given, baselines, background.rows if isinstance(background, NearestRows) else background)
+        caller = Model(model, as_arrays=[not isinstance(x, Tensor) for x in given], tables=tables, precision=precision)
         numbers = (as_tensor(encode_like(x, table, "inputs")) for x, table in zip(given, tables, strict=True))
         placed = check_inputs(tuple(caller.place(x) for x in numbers))
         caller.check_length(placed)
@@ -79,6 +92,11 @@ class MaskedInputs:
             )
         if background is not None and baselines is not None:
             raise ValueError("`baselines` must be None when `background` is given, got both. Pass one of them.")
+        if isinstance(background, ConditionalSampler):
+            return cls(caller, placed, extra, players, names, background.removal(placed))
+        if isinstance(background, NearestRows):
+            rows = [as_tensor(part) for part in _encoded(background.rows, tables, "background")]
+            return cls(caller, placed, extra, players, names, background.removal(placed, rows))
         if background is not None:
             rows = [as_tensor(part) for part in _encoded(background, tables, "background")]
             return cls(caller, placed, extra, players, names, Removal.from_background(placed, rows))
@@ -87,7 +105,7 @@ class MaskedInputs:
         if specs:
             with caller.evaluation():
                 embedded, new, tokens = embed(caller.module, placed, specs, lambda: caller(placed, extra))
-            caller, placed, extra = Model(embedded), new, (*tokens, *extra)
+            caller, placed, extra = Model(embedded, precision=precision), new, (*tokens, *extra)
             players = players.widened({k: placed[k].shape[2] for k in specs})
         return cls(caller, placed, extra, players, names, Removal.from_baselines(placed, replacements))
 
@@ -107,8 +125,31 @@ class MaskedInputs:
             )
         return int(perturbations_per_eval) * self.inputs[0].shape[0]
 
+    def work_per_row(self) -> int | None:
+        """About how many multiply-adds the model takes for one row, by the shapes of its parameters and inputs.
+
+        Kernels of convolutions are taken to apply at every pixel or step, all weights at every token or step of a
+        sequence; tables of embeddings are only looked up. None for a model that is no torch module.
+        """
+        module, shape = self.model.module, self.inputs[0].shape[1:]
+        if module is None:
+            return None
+        is_sequence = len(shape) == 2 or not self.inputs[0].is_floating_point()
+        n_steps = max(shape, default=1) if is_sequence else 1
+        n_pixels = math.prod(shape[1:]) if len(shape) > 2 else n_steps
+        work = 0
+        for part in module.modules():
+            if isinstance(part, (nn.Embedding, nn.EmbeddingBag)):
+                continue
+            slowness = SLOWNESS_OF_STEPS if isinstance(part, nn.RNNBase) else 1
+            for weight in part.parameters(recurse=False):
+                work += weight.numel() * slowness * (n_pixels if weight.dim() > 2 else n_steps)
+        return work
+
     def rows(self, block: Block) -> tuple[Tensor, ...]:
         """The inputs with absent players replaced, (B * K, ...) or (K, ...)."""
+        if self.removal.sampler is not None:
+            return self._conditional_rows(block, self.removal.sampler)
         return tuple(self._perturb(block, position).flatten(0, 1) for position in range(len(self.inputs)))
 
     def arguments(self, block: Block) -> tuple[Any, ...]:
@@ -119,6 +160,23 @@ class MaskedInputs:
             return isinstance(value, Tensor) and value.dim() > 0 and value.shape[0] == n_samples
 
         return tuple(block.follow(value) if has_rows(value) else value for value in self.extra)
+
+    def _conditional_rows(self, block: Block, sampler: Sampler) -> tuple[Tensor, ...]:
+        """Rows whose replacements depend on what is present; each coalition of a sample is asked for once."""
+        single = block if block.samples is not None else block.spread(self.inputs[0].shape[0])
+        samples = single.samples if single.samples is not None else single.masks.new_zeros(0, dtype=torch.int64)
+        keys = torch.cat([single.masks.long(), samples[:, None]], dim=1)
+        distinct, place = keys.unique_consecutive(dim=0, return_inverse=True)
+        of_sample, masks = distinct[:, -1], pad(distinct[:, :-1] == 1, (0, 1), value=True)
+        inputs = tuple(x[of_sample] for x in self.inputs)
+        ids = (ids if len(ids) == 1 else ids[of_sample] for ids in self.players.ids)
+        wide = (masks.gather(1, i.expand(len(masks), -1)) for i in ids)
+        present = tuple(mask.view(x.shape) for mask, x in zip(wide, inputs, strict=True))
+        which = torch.zeros_like(place) if single.replacements is None else single.replacements
+        return tuple(
+            torch.where(mask[place], x[place], rows[place, which])
+            for x, mask, rows in zip(inputs, present, sampler(inputs, present), strict=True)
+        )
 
     def _perturb(self, block: Block, position: int) -> Tensor:
         """One input with absent players replaced: (B, K, ...) or (K, 1, ...)."""

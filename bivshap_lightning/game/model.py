@@ -7,8 +7,8 @@ that nothing about them, or about the global random number generators, is change
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from bivshap_lightning.game.evaluation_mode import global_rngs_kept as global_rn
 from bivshap_lightning.game.inputs import Table
 from bivshap_lightning.game.module_state import preserved
 from bivshap_lightning.game.trees import TreeEnsemble, read_trees, scoring_method
+
+Precision = Literal["bf16", "fp16"]
+AUTOCAST: dict[str, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Model:
@@ -36,6 +39,7 @@ class Model:
         model: the model.
         as_arrays: per input, whether it came as an array, so that a plain function expects one.
         tables: per input, the table it came from if it was a data frame, so that the model expects frames.
+        precision: run a torch module under autocast in this precision.
 
     Example:
         >>> Model(torch.nn.Linear(2, 3))((torch.zeros(4, 2),)).shape
@@ -47,8 +51,22 @@ class Model:
                 [2.]])
     """
 
-    def __init__(self, model: Any, *, as_arrays: Sequence[bool] = (), tables: Sequence[Table | None] = ()) -> None:
+    def __init__(
+        self,
+        model: Any,
+        *,
+        as_arrays: Sequence[bool] = (),
+        tables: Sequence[Table | None] = (),
+        precision: Precision | None = None,
+    ) -> None:
         self.module = model if isinstance(model, nn.Module) else None
+        if precision is not None and (precision not in AUTOCAST or self.module is None):
+            kind = type(model).__name__
+            raise ValueError(
+                f"`precision` must be one of {tuple(AUTOCAST)} and the model a torch module, got {precision!r} and "
+                f"{kind}. Leave it out for the model's own precision."
+            )
+        self._autocast = None if precision is None else AUTOCAST[precision]
         self.class_names = getattr(model, "classes_", None)
         self._model = model
         self._call, self.method, self.link = _find_call(model)
@@ -92,7 +110,8 @@ class Model:
             (N, C) scores, float32 at least.
         """
         try:
-            output = self._call(*(inputs if self.module is not None else self._as_given(inputs)), *extra)
+            with self._mixed_precision(inputs[0].device):
+                output = self._call(*(inputs if self.module is not None else self._as_given(inputs)), *extra)
         except IndexError as error:
             codes = [x for x in inputs if not x.is_floating_point() and x.numel()]
             if not codes:
@@ -104,6 +123,9 @@ class Model:
                 "unseen codes to one within its range."
             ) from error
         return _as_scores(output, inputs[0])
+
+    def _mixed_precision(self, device: torch.device) -> AbstractContextManager[object]:
+        return nullcontext() if self._autocast is None else torch.autocast(device.type, self._autocast)
 
     def _as_given(self, inputs: tuple[Tensor, ...]) -> list[Any]:
         """Inputs in the types that the user passed: tensors, arrays, frames. An estimator gets no tensors."""

@@ -1,9 +1,11 @@
 """Removal: what replaces the input elements of an absent player.
 
-There are two ways. A record names the one that was used, because their numbers cannot be compared:
+There are two ways. A record names what was used, because their numbers cannot be compared:
 
 * a **fixed replacement** (Captum's ``baselines``): zero, a number, one row for all samples, or a row per sample;
 * **background rows** (marginal removal): the value of a coalition is the mean over R given rows.
+
+A third one, **conditional removal**, chooses the rows by what is present: :mod:`bivshap_lightning.game.conditional`.
 
 A replacement may be a function of its input, such as :class:`Blur`, and :func:`typical_row` makes one from data. Tokens
 can also be removed by embedding them as zero, see :mod:`bivshap_lightning.game.embedding`.
@@ -11,7 +13,7 @@ can also be removed by embedding them as zero, see :mod:`bivshap_lightning.game.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal, get_args
@@ -34,11 +36,14 @@ class Removal:
         rows: per input, the replacements in the input's own dtype, of shape (1 or B, R, ...).
         n_rows: R, over how many replacements the value of a coalition is averaged.
         description: one phrase for records and messages.
+        sampler: for conditional removal, from inputs (N, ...) and bool masks of their present elements, both one per
+            input, to the replacements (N, R, ...) per input; None where they do not depend on what is present.
     """
 
     rows: tuple[Tensor, ...]
     n_rows: int
     description: str
+    sampler: Callable[[tuple[Tensor, ...], tuple[Tensor, ...]], tuple[Tensor, ...]] | None = None
 
     @classmethod
     def from_baselines(cls, inputs: Sequence[Tensor], baselines: Any = None) -> Removal:

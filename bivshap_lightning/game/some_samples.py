@@ -36,6 +36,7 @@ class SomeSamples(Game):
         self.inputs, self.additional_forward_args, self.removal = masked.inputs, masked.extra, masked.removal
         self.players, self.player_names, self.null_players = masked.players, masked.names, masked.null_players
         self.n_samples, self.player_counts, self.target = len(samples), masked.players.counts, game.target[samples]
+        self._followed = tuple(values[samples] for values in game._followed)
         self._has_nulls = bool(self.null_players.any())
         self._nulls_are_shared = bool((self.null_players == self.null_players[:1]).all())
         self.n_evaluations = game.n_evaluations[samples]

@@ -26,6 +26,10 @@ def ensemble_of(masked: MaskedInputs) -> TreeEnsemble:
     Raises:
         UnsupportedTreesError: the model is no sum of trees, or gets more than one table.
     """
+    if masked.removal.sampler is not None:
+        raise UnsupportedTreesError(
+            f"`background` must not depend on what is present to read trees, got {masked.removal.description!r}."
+        )
     ensemble = masked.model.read_trees().to(masked.inputs[0].device)
     if len(masked.inputs) != 1 or masked.inputs[0].dim() != 2 or masked.extra:
         shapes = [tuple(x.shape) for x in masked.inputs]

@@ -59,7 +59,7 @@ class GraphPair:
             places = [names.index(name) for name in graph.names]
             square, h = np.ix_(places, places), graph.redundancy(gammas[k])
             weights[k][square], redundant[k][square], undecided[k][square] = graph.weights, h.adjacency, h.undecided
-            scores[k][places] = graph.ranking(personalized=graph.shapley is not None)
+            scores[k][places] = graph.ranking("pagerank" if graph.shapley is None else "shapley")
         return cls(names, weights, redundant, undecided, scores)
 
     def edge(self, i: int, j: int) -> str:

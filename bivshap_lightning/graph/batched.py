@@ -50,7 +50,8 @@ class RankedPlayers(NamedTuple):
 def rank_all(
     graphs: Sequence[ExplanationGraph],
     *,
-    method: RankingMethod = "pagerank",
+    method: RankingMethod | None = None,
+    default: RankingMethod = "keep",
     personalized: bool = False,
     oriented: bool = True,
 ) -> list[RankedPlayers]:
@@ -58,8 +59,9 @@ def rank_all(
 
     Args:
         graphs: Of any sizes.
-        method: As in :meth:`~bivshap_lightning.ExplanationGraph.ranking`.
-        personalized: Likewise.
+        method: As in :meth:`~bivshap_lightning.ExplanationGraph.ranking`; None for `method_of` each graph.
+        default: Of graphs with Shapley values where no method is given.
+        personalized: As in `ranking`.
         oriented: Whether graphs of games with u(all) < u(none) are ranked with all signs reversed.
 
     Example:
@@ -68,6 +70,12 @@ def rank_all(
         >>> [ranking.order for ranking in rank_all(graphs)]
         [array([1, 0]), array([0])]
     """
+    if method is None:
+        methods = [method_of(graph, default, personalized=personalized) for graph in graphs]
+        for one in dict.fromkeys(methods):
+            members = [graph for graph, its in zip(graphs, methods, strict=True) if its == one]
+            rank_all(members, method=one, personalized=personalized, oriented=oriented)
+        return [graph._rankings[its, personalized, oriented] for graph, its in zip(graphs, methods, strict=True)]
     key = (method, personalized, oriented)
     unranked = [graph for graph in dict.fromkeys(graphs) if key not in graph._rankings]
     ranked_from = [_ranked_graph(graph, method) for graph in unranked]
@@ -83,8 +91,29 @@ def rank_all(
     return [graph._rankings[key] for graph in graphs]
 
 
-def rank_one(graph: ExplanationGraph, *, personalized: bool = False) -> RankedPlayers:
-    """Return the PageRank of one graph, computed by itself whatever is cached.
+def method_of(graph: ExplanationGraph, default: RankingMethod = "keep", *, personalized: bool = False) -> RankingMethod:
+    """Return how a graph is ranked where no method is given.
+
+    Without Shapley values, which all others need, that is PageRank. A mean over samples is ranked by mean absolute
+    Shapley values: mean absolute values are not those of a game, on which players could be selected.
+
+    Args:
+        graph: G.
+        default: Of a graph with Shapley values.
+        personalized: Whether a personalised ranking is asked for, which only PageRank is.
+
+    Example:
+        >>> from bivshap_lightning.graph import ExplanationGraph
+        >>> method_of(ExplanationGraph([[0, 1], [0, 0]])), method_of(ExplanationGraph([[0, 1], [0, 0]], shapley=[1, 1]))
+        ('pagerank', 'keep')
+    """
+    if personalized or graph.shapley is None:
+        return "pagerank"
+    return default if graph.absolute is None else "shapley"
+
+
+def rank_one(graph: ExplanationGraph) -> RankedPlayers:
+    """Return the default ranking of one graph, computed by itself whatever is cached.
 
     A cached ranking may come from a stack of graphs and differ in the last digits. Records use this one, so that they
     are the same whether a graph was just computed or read from a file.
@@ -94,10 +123,11 @@ def rank_one(graph: ExplanationGraph, *, personalized: bool = False) -> RankedPl
         >>> rank_one(ExplanationGraph([[0, 1], [0, 0]])).order
         array([1, 0])
     """
-    source = _ranked_graph(graph, "pagerank")
+    method = method_of(graph)
+    source = _ranked_graph(graph, method)
     sign = np.array([source.sign])
     shapley = None if source.shapley is None else source.shapley[None] * sign[:, None]
-    scores, order = _scores_and_order([source], sign, shapley, method="pagerank", personalized=personalized)
+    scores, order = _scores_and_order([source], sign, shapley, method=method, personalized=False)
     return RankedPlayers(scores[0], order[0], ranks_from_order(order)[0])
 
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from bivshap_lightning.checks import check_choice, check_fraction, check_gamma
 from bivshap_lightning.graph import conversion
-from bivshap_lightning.graph.batched import IndexArray, RankedPlayers, RankingMethod, rank_all
+from bivshap_lightning.graph.batched import IndexArray, RankedPlayers, RankingMethod, method_of, rank_all
 from bivshap_lightning.graph.candidates import ValuesOfCoalitions, hybrid_scores
 from bivshap_lightning.graph.checks import FloatArray
 from bivshap_lightning.graph.redundancy_graph import RedundancyGraph, RedundancyRule
@@ -101,7 +101,7 @@ class ExplanationGraph(GraphValues):
 
     def ranking(
         self,
-        method: RankingMethod = "pagerank",
+        method: RankingMethod | None = None,
         *,
         personalized: bool = False,
         oriented: bool = True,
@@ -115,10 +115,11 @@ class ExplanationGraph(GraphValues):
         Symmetric players may differ in the last digits: to sort, use `order`, which detects ties.
 
         Args:
-            method: "pagerank" as in the paper or "hits" for authority scores, both on `softplus(weights)`; "shapley"
-                for the Shapley values; "keep" for greedy selection on the quadratic game of `pairwise`, best player to
-                keep first, which places a duplicate of a chosen player late; "remove" likewise, most damaging removal
-                first. "keep" and "remove" read the log-odds where the graph has them.
+            method: "keep" for greedy selection on the quadratic game of `pairwise`, best player to keep first, which
+                places a duplicate of a chosen player late; "remove" likewise, most damaging removal first; both read
+                the log-odds where the graph has them, see `ranked_on`. "shapley" for the Shapley values; "pagerank" as
+                in the paper or "hits" for authority scores, both on `softplus(weights)`. By default "keep"; for a
+                mean over samples "shapley"; "pagerank" if Shapley values are not known or `personalized` is asked for.
             personalized: For "pagerank": restart in proportion to the positive Shapley values; if there are none, at
                 the player with the largest value. Otherwise uniformly.
             oriented: Whether values are multiplied by `sign`; the paper's ranking takes them as they are.
@@ -135,13 +136,13 @@ class ExplanationGraph(GraphValues):
         Example:
             >>> graph = ExplanationGraph([[0, 0], [1 / 2, 0]], shapley=[3 / 2, 1 / 2])
             >>> graph.ranking().round(3)
-            array([0.533, 0.467])
-            >>> graph.ranking(personalized=True).round(3)
-            array([0.568, 0.432])
-            >>> graph.ranking("keep").round(3)
             array([0.667, 0.333])
+            >>> graph.ranking("pagerank").round(3)
+            array([0.533, 0.467])
+            >>> graph.ranking("pagerank", personalized=True).round(3)
+            array([0.568, 0.432])
         """
-        check_choice(method, RankingMethod, "method")
+        method = self._checked_method(method, personalized)
         if game is not None:
             return hybrid_scores(self, game, method=method, n_evaluations=n_evaluations, sample=sample)
         if n_evaluations is not None:
@@ -153,7 +154,7 @@ class ExplanationGraph(GraphValues):
         return scores
 
     def order(
-        self, method: RankingMethod = "pagerank", *, personalized: bool = False, oriented: bool = True
+        self, method: RankingMethod | None = None, *, personalized: bool = False, oriented: bool = True
     ) -> IndexArray:
         """Return players by descending score, most important first.
 
@@ -172,10 +173,26 @@ class ExplanationGraph(GraphValues):
             >>> ExplanationGraph([[0, 1, 1], [0, 0, 1], [0, 1, 0]]).order()
             array([1, 2, 0])
         """
-        check_choice(method, RankingMethod, "method")
+        method = self._checked_method(method, personalized)
         ranking = rank_all([self], method=method, personalized=personalized, oriented=oriented)[0]
         order: IndexArray = ranking.order.copy()
         return order
+
+    @property
+    def ranked_on(self) -> str:
+        """What the rankings "keep" and "remove" read: "log_odds" where the graph has them, or else its own behavior.
+
+        Example:
+            >>> ExplanationGraph([[0, 1], [2, 0]], shapley=[2, 1], provenance={"behavior": "probability"}).ranked_on
+            'probability'
+        """
+        return "log_odds" if self.log_odds is not None else str(self.provenance.get("behavior", "weights"))
+
+    def _checked_method(self, method: RankingMethod | None, personalized: bool) -> RankingMethod:
+        if method is None:
+            return method_of(self, personalized=personalized)
+        check_choice(method, RankingMethod, "method")
+        return method
 
     def redundancy(
         self, gamma: float = DEFAULT_GAMMA, *, rule: RedundancyRule = "noise", confidence: float = CONFIDENCE

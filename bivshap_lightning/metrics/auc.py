@@ -13,7 +13,7 @@ from bivshap_lightning.checks import check_choice
 from bivshap_lightning.game import Game
 from bivshap_lightning.graph.batched import RankingMethod
 from bivshap_lightning.metrics.grid import N_POINTS, players_at_fractions
-from bivshap_lightning.metrics.inputs import RankingLike, RankingOrGraph, player_ranks
+from bivshap_lightning.metrics.inputs import RankingLike, RankingOrGraph, check_method, player_ranks
 from bivshap_lightning.metrics.plotting import area_label, draw_curve
 from bivshap_lightning.metrics.results import (
     Convention,
@@ -36,7 +36,7 @@ def insertion_auc(
     ranking_or_graph: RankingLike,
     *,
     convention: Convention = "default",
-    method: RankingMethod = "pagerank",
+    method: RankingMethod | None = None,
     personalized: bool = False,
 ) -> MetricResult:
     """Return what :class:`InsertionAUC` computes on one batch, and `per_sample_auc` (B,).
@@ -65,7 +65,7 @@ def deletion_auc(
     ranking_or_graph: RankingLike,
     *,
     convention: Convention = "default",
-    method: RankingMethod = "pagerank",
+    method: RankingMethod | None = None,
     personalized: bool = False,
 ) -> MetricResult:
     """Return what :class:`DeletionAUC` computes on one batch, and `per_sample_auc` (B,).
@@ -95,13 +95,14 @@ def _auc_update(
     *,
     insert: bool,
     convention: Convention,
-    method: RankingMethod,
+    method: RankingMethod | None,
     personalized: bool,
 ) -> SampleScores:
     check_choice(convention, Convention, "convention")
-    check_choice(method, RankingMethod, "method")
+    method = check_method(method, convention)
+    default: RankingMethod = "keep" if insert else "remove"
     oriented = convention == "default"
-    ranks = player_ranks(game, ranking, method=method, personalized=personalized, oriented=oriented)
+    ranks = player_ranks(game, ranking, method=method, default=default, personalized=personalized, oriented=oriented)
     steps = torch.arange(game.n_players + 1, device=game.device)
     is_reached = ranks[:, None] < steps[:, None]
     utilities = game(is_reached if insert else ~is_reached).cpu().double()
@@ -140,15 +141,15 @@ class _StepwiseAUC(SampleMetric):
         self,
         *,
         convention: Convention = "default",
-        method: RankingMethod = "pagerank",
+        method: RankingMethod | None = None,
         personalized: bool = False,
         per_sample: bool = False,
         **kwargs: Any,
     ) -> None:
-        check_choice(method, RankingMethod, "method")
+        check_method(method)
         settings = {"method": method, "personalized": personalized}
         super().__init__(convention=convention, per_sample=per_sample, settings=settings, **kwargs)
-        self.method: RankingMethod = method
+        self.method = method
         self.personalized = personalized
 
     def _measure(self, game: Game, ranking_or_graph: RankingOrGraph) -> SampleScores:
@@ -197,8 +198,9 @@ class InsertionAUC(_StepwiseAUC):
         convention: `c` is the sample's own `u(all removed)` by default, and 0.5 for "paper" (its older code, meant
             for the probability of one of two classes), where s is always 1. By default graphs are ranked with the sign
             of `u(all) - u(none)`, for "paper" as they are.
-        method: How the players of a graph are ranked, see :meth:`~bivshap_lightning.ExplanationGraph.ranking`: "keep"
-            is meant for insertion, "remove" for deletion. No effect on scores.
+        method: How the players of a graph are ranked, see :meth:`~bivshap_lightning.ExplanationGraph.ranking`. By
+            default "keep" for insertion and "remove" for deletion, each the ranking that the metric is about; for
+            "paper", and without Shapley values, "pagerank". No effect on scores.
         personalized: Whether PageRank restarts by Shapley values, as the paper's does.
         per_sample: Whether to keep every sample's score.
         kwargs: torchmetrics' own.

@@ -309,8 +309,8 @@ AUDIT_NUMBERS: list[Number] = [
     ),
     Number(
         tag="drift/ranking", title="ranking", direction="lower", range=(0.0, 2.0), interval="upper", scope="drift",
-        formula="1 - Spearman's rank correlation of the rankings of a class, now and before",
-        meaning="how far the ranking of a class moved since the previous record",
+        formula="1 - Spearman's rank correlation of mean |phi| in the mean graphs of a class, now and before",
+        meaning="how far the ranking of a class by importance moved since the previous record",
     ),
     Number(
         tag="bivshap/cost/seconds", title="seconds", direction="lower", range=COUNT, interval="none", scope="run",

@@ -18,10 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bivshap_lightning.checks import check_choice
 from bivshap_lightning.explainers import Explanation
 from bivshap_lightning.game import Game
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
 from bivshap_lightning.graph.batched import RankingMethod, rank_all
+from bivshap_lightning.metrics.results import Convention
 
 AnyGraph: TypeAlias = ExplanationGraph | RedundancyGraph
 GraphsLike: TypeAlias = Explanation | ExplanationGraph | RedundancyGraph | Sequence[AnyGraph]
@@ -33,7 +35,8 @@ def player_ranks(
     game: Game,
     ranking: RankingOrGraph,
     *,
-    method: RankingMethod = "pagerank",
+    method: RankingMethod | None = None,
+    default: RankingMethod = "keep",
     personalized: bool = False,
     oriented: bool = True,
 ) -> Tensor:
@@ -43,6 +46,7 @@ def player_ranks(
         game: The game that the metric evaluates.
         ranking: See above.
         method: How the players of a graph are ranked, see :meth:`~bivshap_lightning.ExplanationGraph.ranking`.
+        default: The method where none is given and Shapley values are known.
         personalized: Whether PageRank restarts by Shapley values.
         oriented: Whether graphs of games with u(all) < u(none) are ranked with all signs reversed.
 
@@ -63,9 +67,21 @@ def player_ranks(
             "`ranking_or_graph` must rank the players, got RedundancyGraph. Pass the ExplanationGraph that it "
             "was made from, or scores."
         )
-    rankings = rank_all(graphs, method=method, personalized=personalized, oriented=oriented)
+    rankings = rank_all(graphs, method=method, default=default, personalized=personalized, oriented=oriented)
     ranks = pad_with_indices([ranking.ranks for ranking in rankings], game.n_players)
     return torch.from_numpy(ranks).to(game.device)
+
+
+def check_method(method: RankingMethod | None, convention: Convention = "default") -> RankingMethod | None:
+    """Return the checked method of a ranking; the paper's convention is PageRank where none is given.
+
+    Example:
+        >>> check_method(None), check_method(None, "paper"), check_method("hits", "paper")
+        (None, 'pagerank', 'hits')
+    """
+    if method is not None:
+        check_choice(method, RankingMethod, "method")
+    return "pagerank" if method is None and convention == "paper" else method
 
 
 def pad_with_indices(rows: Sequence[NDArray[np.intp]], n_players: int) -> NDArray[np.intp]:

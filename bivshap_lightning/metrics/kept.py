@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from bivshap_lightning.checks import check_choice, check_gamma
+from bivshap_lightning.checks import check_gamma
 from bivshap_lightning.game import Game
 from bivshap_lightning.graph import DEFAULT_GAMMA
 from bivshap_lightning.graph.batched import RankingMethod
 from bivshap_lightning.metrics.controls import N_DRAWS, check_draws, random_removals
 from bivshap_lightning.metrics.grid import N_POINTS, players_at_fractions
-from bivshap_lightning.metrics.inputs import RankingOrGraph, graph_per_sample, player_ranks
+from bivshap_lightning.metrics.inputs import RankingOrGraph, check_method, graph_per_sample, player_ranks
 from bivshap_lightning.metrics.mutual import representatives
 from bivshap_lightning.metrics.plotting import COLOURS, area_label, draw_curve
 from bivshap_lightning.metrics.redundancy import RedundancyBatch
@@ -91,21 +91,25 @@ class PredictionKept(SampleMetric):
         self,
         *,
         convention: Convention = "default",
-        method: RankingMethod = "pagerank",
+        method: RankingMethod | None = None,
         personalized: bool = False,
         per_sample: bool = False,
         **kwargs: Any,
     ) -> None:
-        check_choice(method, RankingMethod, "method")
+        check_method(method)
         settings = {"method": method, "personalized": personalized}
         super().__init__(convention=convention, per_sample=per_sample, settings=settings, **kwargs)
-        self.method: RankingMethod = method
+        self.method = method
         self.personalized = personalized
 
     def _measure(self, game: Game, ranking_or_graph: RankingOrGraph) -> SampleScores:
         oriented = self.convention == "default"
         ranks = player_ranks(
-            game, ranking_or_graph, method=self.method, personalized=self.personalized, oriented=oriented
+            game,
+            ranking_or_graph,
+            method=check_method(self.method, self.convention),
+            personalized=self.personalized,
+            oriented=oriented,
         )
         masked = players_at_fractions(game.player_counts)
         n_kept = game.player_counts[:, None] - masked

@@ -13,7 +13,7 @@ from torch import Tensor
 from bivshap_lightning.checks import check_choice, check_gamma
 from bivshap_lightning.game import Game
 from bivshap_lightning.graph import DEFAULT_GAMMA, ExplanationGraph
-from bivshap_lightning.graph.batched import rank_all
+from bivshap_lightning.graph.batched import RankingMethod, rank_all
 from bivshap_lightning.metrics.controls import N_DRAWS, check_draws, random_removals
 from bivshap_lightning.metrics.inputs import AnyGraph, GraphsLike, RankingOrGraph, graph_per_sample, pad_with_indices
 from bivshap_lightning.metrics.plotting import draw_curve, draw_point
@@ -129,7 +129,8 @@ def _ranks_of_groups(graphs: Sequence[AnyGraph], batch: RedundancyBatch, *, orie
     samples = np.flatnonzero((batch.size_of > 1).any(axis=1)).tolist()
     ranked = {sample: graph for sample in samples if isinstance(graph := graphs[sample], ExplanationGraph)}
     if ranked:
-        rankings = rank_all(list(ranked.values()), oriented=oriented)
+        method: RankingMethod | None = None if oriented else "pagerank"  # as in the paper
+        rankings = rank_all(list(ranked.values()), method=method, oriented=oriented)
         ranks[list(ranked)] = pad_with_indices([ranking.ranks for ranking in rankings], n_players)
     return ranks
 

@@ -12,7 +12,7 @@ from bivshap_lightning.checks import check_choice
 from bivshap_lightning.game import Game
 from bivshap_lightning.graph.batched import RankingMethod
 from bivshap_lightning.metrics.grid import N_POINTS, players_at_fractions
-from bivshap_lightning.metrics.inputs import RankingLike, RankingOrGraph, player_ranks
+from bivshap_lightning.metrics.inputs import RankingLike, RankingOrGraph, check_method, player_ranks
 from bivshap_lightning.metrics.plotting import area_label, draw_curve
 from bivshap_lightning.metrics.results import (
     Convention,
@@ -53,7 +53,7 @@ def post_hoc_accuracy(
     ranking_or_graph: RankingLike,
     *,
     convention: Convention = "default",
-    method: RankingMethod = "pagerank",
+    method: RankingMethod | None = None,
     personalized: bool = False,
 ) -> MetricResult:
     """Return what :class:`PostHocAccuracy` computes on one batch, and `per_sample_area` (B,).
@@ -78,10 +78,10 @@ def post_hoc_accuracy(
 
 
 def _post_hoc_accuracy_update(
-    game: Game, ranking: RankingOrGraph, *, convention: Convention, method: RankingMethod, personalized: bool
+    game: Game, ranking: RankingOrGraph, *, convention: Convention, method: RankingMethod | None, personalized: bool
 ) -> SampleScores:
     check_choice(convention, Convention, "convention")
-    check_choice(method, RankingMethod, "method")
+    method = check_method(method, convention)
     oriented = convention == "default"
     ranks = player_ranks(game, ranking, method=method, personalized=personalized, oriented=oriented)
     masked = players_at_fractions(game.player_counts)
@@ -150,15 +150,15 @@ class PostHocAccuracy(SampleMetric):
         self,
         *,
         convention: Convention = "default",
-        method: RankingMethod = "pagerank",
+        method: RankingMethod | None = None,
         personalized: bool = False,
         per_sample: bool = False,
         **kwargs: Any,
     ) -> None:
-        check_choice(method, RankingMethod, "method")
+        check_method(method)
         settings = {"method": method, "personalized": personalized}
         super().__init__(convention=convention, per_sample=per_sample, settings=settings, **kwargs)
-        self.method: RankingMethod = method
+        self.method = method
         self.personalized = personalized
 
     def _measure(self, game: Game, ranking_or_graph: RankingOrGraph) -> SampleScores:

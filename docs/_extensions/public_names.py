@@ -7,6 +7,7 @@ path under which the object can be imported.
 
 import inspect
 import sys
+from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
@@ -41,6 +42,22 @@ def kind_of(value: Any) -> str:
     return "function" if inspect.isroutine(value) else "data"
 
 
+def key_of(path: str, value: Any) -> tuple[str, str]:
+    """What identifies an object under all its paths; numbers and texts are not unique and go by their path."""
+    return (path, "") if kind_of(value) == "data" else (value.__module__, value.__qualname__)
+
+
+@cache
+def homes() -> dict[tuple[str, str], str]:
+    """The path under which each public object is documented: that of the first package that exports it."""
+    found: dict[tuple[str, str], str] = {}
+    for package in public_packages():
+        for name in public_names(package):
+            path = f"{package}.{name}"
+            found.setdefault(key_of(path, getattr(import_module(package), name)), path)
+    return found
+
+
 def constant(path: str, value: Any) -> list[str]:
     """A constant with the string below its definition, which stands in some module of the package."""
     package, _, name = path.rpartition(".")
@@ -61,17 +78,13 @@ class PublicNames(Directive):
 
     def run(self) -> list[nodes.Node]:
         """Document the names of one package."""
-        env = self.state.document.settings.env
         package = self.arguments[0]
-        done = env.__dict__.setdefault("public_names", {})
         lines: list[str] = []
         for name in public_names(package):
             value, path = getattr(import_module(package), name), f"{package}.{name}"
-            # Numbers and texts are not unique objects: they are known by their path alone.
-            key = (value.__module__, value.__qualname__) if kind_of(value) != "data" else path
-            first = done.setdefault(key, path)
-            if first != path:
-                lines += [f".. py:currentmodule:: {package}", "", f"**{name}**: see :py:obj:`~{first}`.", ""]
+            home = homes()[key_of(path, value)]
+            if home != path:
+                lines += [f"`{name}` is :py:obj:`{home}`.", ""]
                 continue
             kind = kind_of(value)
             if kind == "data":
@@ -112,12 +125,11 @@ def resolve(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
     if node.get("refdomain") != "py" or not node["reftarget"].startswith(ROOT):
         return None
     owner, _, member = node["reftarget"].rpartition(".")
-    known = env.__dict__.get("public_names", {})
     for path, rest in ((node["reftarget"], ""), (owner, f".{member}")):
         value = imported(path)
         key = (getattr(value, "__module__", None), getattr(value, "__qualname__", None))
-        if key in known:
-            domain, target = env.get_domain("py"), known[key] + rest
+        if key in homes():
+            domain, target = env.get_domain("py"), homes()[key] + rest
             return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", target, node, contnode)
     return None
 
@@ -137,15 +149,11 @@ def is_no_mistake(app: Sphinx, domain: Any, node: Any) -> bool | None:
 
 
 def check(app: Sphinx, env: Any) -> None:
-    """Every public package has its names on some page."""
+    """Every public object is on some page."""
     documented = env.get_domain("py").objects
-    known = env.__dict__.get("public_names", {})
-    for package in public_packages():
-        for name in public_names(package):
-            value, path = getattr(import_module(package), name), f"{package}.{name}"
-            key = (value.__module__, value.__qualname__) if kind_of(value) != "data" else path
-            if known.get(key) not in documented:
-                logger.warning("%s is public and stands on no page of the reference", path, type="public_names")
+    for path in homes().values():
+        if path not in documented:
+            logger.warning("%s is public and stands on no page of the reference", path, type="public_names")
 
 
 def as_rst(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
@@ -155,6 +163,11 @@ def as_rst(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: lis
         lines[k] = "`".join(p if j % 2 else p.replace("|", "\\|") for j, p in enumerate(parts))
 
 
+def readable(app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: Any, returns: Any) -> Any:
+    """Show a default that a dataclass makes as "...": "<factory>" is no Python and would not be formatted."""
+    return (signature.replace("<factory>", "..."), returns) if signature else None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register all of it."""
     app.add_directive("public-names", PublicNames)
@@ -162,4 +175,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("warn-missing-reference", is_no_mistake)
     app.connect("env-check-consistency", check)
     app.connect("autodoc-process-docstring", as_rst)
+    app.connect("autodoc-process-signature", readable)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

@@ -76,6 +76,20 @@ class Data(pl.LightningDataModule):
         return self.loader(1)
 
 
+class InStages(Data):
+    """Has its training data after setup("fit") only, as most datamodules do."""
+
+    def setup(self, stage):
+        if stage == "fit":
+            self.training = self.loader(0)
+
+    def train_dataloader(self):
+        return self.training
+
+
+ROWS = torch.full((3, 12), 0.25)
+
+
 class Bare(pl.LightningDataModule):
     pass
 '''

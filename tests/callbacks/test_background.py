@@ -12,11 +12,13 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, SubsetRandomS
 from bivshap_lightning import Game
 from bivshap_lightning.audit.default_removal import automatic_rows, background_of
 from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.audit.recording import setting_text
 from bivshap_lightning.callbacks import BivShapCallback
 from bivshap_lightning.callbacks.background import UnreadableError, copied, drawn_batch
 from bivshap_lightning.explainers import BivariateShapley
 from bivshap_lightning.views.html import render_page
 from tests.callbacks.modules import DataModule, Module, Pictures, TextModule, Tokens, table, train_loader, valid_loader
+from tests.callbacks.projects import NAMES, QUICK
 from tests.callbacks.test_bivshap_callback import SOME, fit, trainer
 
 DEFAULT = {**SOME, "n_evaluations": None, "n_samples": 3, "compare_with": ()}
@@ -399,3 +401,27 @@ def test_a_leaked_column_is_found_with_rows_and_not_with_zeros(tmp_path):
     assert game.removal.n_rows == 8
     assert shares[0] < 0.6
     assert shares[1] > 0.9
+
+
+@pytest.mark.parametrize("data", ["Data", "InStages"])
+def test_the_command_takes_a_number_of_rows(project, call, tmp_path, data):
+    """Of the training data, also where that needs to be set up; the same rows as in training."""
+    options = [*NAMES[:3], f"audited.{data}", *QUICK, "--audit.n_evaluations=640", "--audit.background=5"]
+    code, _, err = call("--checkpoint", "model.ckpt", "--output", tmp_path, *options)
+    assert (code, err.count("no background rows")) == (0, 0)
+    record = AuditRecord.load(tmp_path / "audit.json")
+    assert record.configuration.removal == "mean over 5 rows of the training data"
+    (x, _) = drawn_batch(sys.modules["audited"].Data().train_dataloader(), 5, seed=0)
+    assert record.configuration.background == setting_text((x,))
+
+
+def test_the_command_takes_the_import_path_of_rows(project, call, tmp_path):
+    options = [*NAMES, *QUICK, "--audit.n_evaluations=640", "--audit.background=audited:ROWS"]
+    code, _, _ = call("--checkpoint", "model.ckpt", "--output", tmp_path, *options)
+    assert code == 0
+    assert AuditRecord.load(tmp_path / "audit.json").configuration.removal.startswith("mean over 3 background rows #")
+    code, _, err = call(
+        "--checkpoint", "model.ckpt", "--output", tmp_path, *options[:-1], "--audit.background=audited:NO"
+    )
+    assert code == 2
+    assert "`background` must be the import path of rows, got audited:NO" in err

@@ -78,7 +78,7 @@ def test_numbers_are_those_of_the_library(tmp_path):
     run = fit(tmp_path, callback, module, max_epochs=1)
     batch = next(callback.runner._selections["validate"].chunks()).batch
     game = Game(module.eval(), batch.inputs)
-    metric = InsertionAUC(personalized=True)
+    metric = InsertionAUC()
     metric.update(game, BivariateShapley(module, seed=0).explain(game, 64))
     expected = float(metric.compute()["auc"])
     assert float(run.callback_metrics["bivshap/insertion_auc/ours"]) == pytest.approx(expected, abs=1e-6)

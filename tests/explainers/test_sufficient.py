@@ -189,7 +189,7 @@ def test_scores_of_the_hybrid():
     default = graph.ranking("keep", game=game, sample=2)
     assert np.argsort(-default).tolist() == greedy_with_the_model(values_of_sample(game, 2), graph.sign)
     with pytest.raises(ValueError, match="`method` must be 'keep' with `game`, got 'pagerank'"):
-        graph.ranking(game=game)
+        graph.ranking("pagerank", game=game)
     with pytest.raises(ValueError, match="`n_evaluations` must be given with `game` only"):
         graph.ranking("keep", n_evaluations=20)
     with pytest.raises(ValueError, match="`n_evaluations` must be a whole number >= 0, got -1"):

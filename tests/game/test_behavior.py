@@ -1,8 +1,13 @@
+import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LinearRegression
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
+from bivshap_lightning import Game
 from bivshap_lightning.game.behavior import Behavior, detect_link, resolve_target
+from bivshap_lightning.game.coalitions import all_coalitions
+from bivshap_lightning.game.some_samples import SomeSamples
 
 SCORES = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]], dtype=torch.float64)
 TARGET = torch.tensor([2, 1])
@@ -143,3 +148,58 @@ def test_a_regressor_is_told_what_to_explain():
     torch.testing.assert_close(loss(values, target), torch.tensor([-(0.7**2), -(2.3**2)]))
     with pytest.raises(ValueError, match=r"which output of a regression is explained, got None .* \(2, 3\)"):
         resolve_target(None, SCORES, Behavior("output", "identity"), is_regressor=True)
+
+
+class TestExpectedLoss:
+    """The negative loss under labels that are drawn from the model's own distribution on the whole input."""
+
+    @pytest.mark.parametrize(
+        ("link", "n_outputs"),
+        [("softmax", 3), ("softmax", 2), ("sigmoid", 1), ("sigmoid", 3), ("identity", 1), ("identity", 3)],
+    )
+    def test_it_is_the_mean_loss_over_labels(self, link, n_outputs):
+        scores = torch.randn(4, n_outputs, dtype=torch.float64)
+        whole = torch.randn(4, n_outputs, dtype=torch.float64)
+        if link == "identity":
+            scores, whole = (x.sigmoid() if n_outputs == 1 else x.softmax(dim=1) for x in (scores, whole))
+        behavior, loss = Behavior("expected_loss", link), Behavior("loss", link)
+        (reference,) = behavior.reference(whole)
+        found = behavior(scores, torch.zeros(4, dtype=torch.int64), reference)
+        if link == "sigmoid" and n_outputs > 1:  # independent labels: each is on or off
+            q = scores.sigmoid()
+            expected = (reference * q.log() + (1 - reference) * (1 - q).log()).sum(dim=1)
+        else:
+            n_classes = max(2, n_outputs)
+            expected = sum(
+                reference[:, c] * loss(scores, torch.full((4,), c, dtype=torch.int64)) for c in range(n_classes)
+            )
+        torch.testing.assert_close(found, expected)
+
+    def test_of_a_game(self):
+        """With all players it is minus the entropy of the model's own distribution, its largest value."""
+        torch.manual_seed(0)
+        model, x = torch.nn.Linear(4, 3), torch.randn(2, 4)
+        game = Game(model, x, behavior="expected_loss")
+        p = model(x).softmax(dim=1).detach()
+        values = game(all_coalitions(4)[None])
+        torch.testing.assert_close(values[:, -1], (p * p.log()).sum(dim=1))
+        assert values.argmax(dim=1).tolist() == [15, 15]
+        masked = (p * model(x * torch.tensor([1.0, 0, 1, 0])).log_softmax(dim=1)).sum(dim=1)
+        torch.testing.assert_close(values[:, 5], masked.detach())
+        assert game.behavior.label == "expected_loss"
+
+    def test_a_certain_model_has_no_infinite_values(self):
+        game = Game(lambda x: torch.stack([x[:, 0], 1 - x[:, 0]], dim=1), torch.tensor([[1.0, 2.0]]), baselines=0.5,
+                    behavior="expected_loss")  # fmt: skip
+        assert game(all_coalitions(2)[None]).isfinite().all()
+
+    def test_regressions_have_no_distribution(self):
+        x = np.array([[0.0, 1.0], [2.0, 1.0]])
+        with pytest.raises(ValueError, match="`behavior` must be 'output' or 'loss' for a regressor"):
+            Game(LinearRegression().fit(x, [1.0, 2.0]), x, behavior="expected_loss")
+
+    def test_of_some_samples(self):
+        model, x = torch.nn.Linear(4, 3), torch.randn(3, 4)
+        game = Game(model, x, behavior="expected_loss")
+        some = SomeSamples(game, torch.tensor([2, 0]))
+        torch.testing.assert_close(some(all_coalitions(4)[None]), game(all_coalitions(4)[None])[[2, 0]])

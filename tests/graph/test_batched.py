@@ -59,7 +59,7 @@ def test_pagerank_of_a_stack_equals_scikit_networks_of_each(n_players, n_graphs,
 def test_a_batch_is_ranked_as_scikit_network_ranks_each_graph(personalized):
     graphs = explanation_graphs(shapley=(True,) if personalized else (True, False))
     for oriented in (True, False):
-        rankings = rank_all(graphs, personalized=personalized, oriented=oriented)
+        rankings = rank_all(graphs, method="pagerank", personalized=personalized, oriented=oriented)
         for graph, ranking in zip(graphs, rankings, strict=True):
             sign = -1 if oriented and graph.shapley is not None and graph.shapley.sum() < 0 else 1
             restart = np.maximum(sign * graph.shapley, 0) if personalized else None

@@ -100,7 +100,7 @@ def test_ranking_equals_the_straight_line_power_iteration(graph):
     for oriented in (True, False):
         sign = -1 if oriented and graph.shapley.sum() < 0 else 1
         weights, phi = sign * graph.weights, sign * graph.shapley
-        np.testing.assert_allclose(graph.ranking(oriented=oriented), power_iteration(weights), rtol=1e-12)
+        np.testing.assert_allclose(graph.ranking("pagerank", oriented=oriented), power_iteration(weights), rtol=1e-12)
         personalized = graph.ranking(personalized=True, oriented=oriented)
         np.testing.assert_allclose(personalized, power_iteration(weights, phi), rtol=1e-12)
 
@@ -108,7 +108,7 @@ def test_ranking_equals_the_straight_line_power_iteration(graph):
 @pytest.mark.parametrize("scale", [0.01, 0.3, 5.0, 300.0])
 def test_ranking_equals_the_power_iteration_at_every_scale(scale):
     graph = random_graph(40, scale=scale)
-    np.testing.assert_allclose(graph.ranking(oriented=False), power_iteration(graph.weights), rtol=1e-10)
+    np.testing.assert_allclose(graph.ranking("pagerank", oriented=False), power_iteration(graph.weights), rtol=1e-10)
 
 
 def test_negative_shapley_values_never_restart():

@@ -140,7 +140,9 @@ def test_greedy_selection_reads_the_log_odds_where_there_are_any(method):
     both = ExplanationGraph(graph.weights, shapley=graph.shapley, log_odds=log_odds)
     assert both.order(method).tolist() == log_odds.order(method).tolist() != graph.order(method).tolist()
     assert both.order("shapley").tolist() == graph.order("shapley").tolist()
-    assert both.order().tolist() == graph.order().tolist()
+    assert both.order("pagerank").tolist() == graph.order("pagerank").tolist()
+    assert both.order().tolist() == both.order("keep").tolist()
+    assert (both.ranked_on, graph.ranked_on) == ("log_odds", "weights")
 
 
 @pytest.mark.parametrize("method", ["keep", "remove", "shapley"])

@@ -168,6 +168,13 @@ def random_removal(reference: Reference, sample: int, n_removed: int, n_draws: i
     return right / n_draws
 
 
+def order_in(graph, convention, method="keep") -> list[int]:
+    """The order of players that a metric takes by default: what it is about, or PageRank as in the paper."""
+    if convention == "paper":
+        return graph.order("pagerank", oriented=False).tolist()
+    return graph.order(method).tolist()
+
+
 def reference_mutual(
     reference: Reference,
     graphs: list[ExplanationGraph],
@@ -180,7 +187,7 @@ def reference_mutual(
     rows, with_representatives, shares, masked, removable, total = [], [], [], [0] * 11, 0, 0
     random, empty = [], []
     for sample, graph in enumerate(graphs):
-        n, order = graph.n_players, graph.order(oriented=convention == "default").tolist()
+        n, order = graph.n_players, order_in(graph, convention)
         keys = np.random.PCG64(seed).random_raw(n).tolist()
         components = components_of(redundant_edges(graph, gamma, convention))
         groups = [component for component in components if len(component) > 1]
@@ -344,12 +351,12 @@ class TestOnRandomGames:
     def test_areas(self, table_game, random_graphs, seed, is_ragged, convention):
         table = table_game(seed, is_ragged=is_ragged)
         graphs = random_graphs(seed, table.counts)
-        orders = [graph.order(oriented=convention == "default").tolist() for graph in graphs]
         reference, game = Reference(table.counts, table.decision, table.utility), table.game()
         for insert, metric, function in (
             (True, InsertionAUC(convention=convention, per_sample=True), insertion_auc),
             (False, DeletionAUC(convention=convention, per_sample=True), deletion_auc),
         ):
+            orders = [order_in(graph, convention, "keep" if insert else "remove") for graph in graphs]
             expected = reference_auc(reference, orders, convention, insert=insert)
             assert_class_and_function_agree_with(expected, metric, function, game, graphs, convention=convention)
 
@@ -406,7 +413,7 @@ def test_the_ranking_of_a_graph_is_the_one_written_down(random_graphs):
             change, scores = sum(abs(a - b) for a, b in zip(new, scores, strict=True)), new
             if change < 1e-6:
                 break
-        assert graph.order(oriented=False).tolist() == order_of(scores)
+        assert graph.order("pagerank", oriented=False).tolist() == order_of(scores)
 
 
 @pytest.fixture(scope="module")

@@ -114,10 +114,26 @@ class TestPostHocAccuracy:
     def test_personalized_ranking_is_passed_on(self):
         game = game_of(lambda x: 4 * x[:, 1] - 2, 2)
         graph = ExplanationGraph([[0, 0], [0.1, 0]], shapley=[0.0, 1.0])
-        assert graph.order().tolist() == [0, 1]
+        assert graph.order("pagerank").tolist() == [0, 1]
         assert graph.order(personalized=True).tolist() == [1, 0]
-        assert post_hoc_accuracy(game, graph)["area"] == 0.25
+        assert post_hoc_accuracy(game, graph, method="pagerank")["area"] == 0.25
         assert post_hoc_accuracy(game, graph, personalized=True)["area"] == 0.75
+
+    def test_each_metric_is_asked_of_the_ranking_that_it_is_about(self):
+        """OR(a, b) + c / 4: to keep, one of a and b and then c; to remove, c, as of a and b one can go."""
+        game = game_of(lambda x: x[:, :2].amax(dim=1) + x[:, 2] / 4, 3, behavior="output")
+        weights = [[0, 0, 1 / 8], [0, 0, 1 / 8], [1 / 6, 1 / 6, 0]]
+        graph = ExplanationGraph(weights, shapley=[1 / 2, 1 / 2, 1 / 4])
+        assert graph.order().tolist() == graph.order("keep").tolist() == [0, 2, 1]
+        assert graph.order("remove").tolist() == [2, 0, 1]
+        assert float(insertion_auc(game, graph)["auc"]) == pytest.approx((0 + 1 + 5 / 4) / 3)
+        assert float(deletion_auc(game, graph)["auc"]) == pytest.approx((5 / 4 + 1 + 1) / 3)
+        for function in (insertion_auc, deletion_auc, post_hoc_accuracy):
+            paper, said = (
+                function(game, graph, convention="paper"),
+                function(game, graph, convention="paper", method="pagerank"),
+            )
+            assert all(torch.equal(paper[name], said[name]) for name in paper)
 
     def test_masked_fraction_is_that_of_all_players_together(self):
         ids = torch.tensor([[0, 1, 2], [0, -1, -1]])

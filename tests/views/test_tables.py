@@ -52,9 +52,10 @@ def rows_of(table):
 def test_the_ranking_lists_players_in_order_with_their_numbers():
     graph = sentence_graph()
     rows = rows_of(ranking_table(graph, graph.redundancy()))
-    assert rows[0] == ["rank", "feature", "score", "Shapley value", "group", "makes redundant", "redundant given"]
+    assert rows[0] == ["rank", "feature", "Shapley value", "group", "makes redundant", "redundant given"]
     assert [row[0] for row in rows[2:]] == [str(k) for k in range(1, 9)]
-    assert rows[2][1:4] == ["worst", f"{graph.ranking().max():.4g}", f"{graph.shapley[4]:.4g}"]
+    first = int(graph.order("keep")[0])
+    assert rows[2][1:3] == [graph.names[first], f"{graph.shapley[first]:.4g}"]
 
 
 def test_the_ranking_is_cut_at_the_top_and_says_so():
@@ -96,7 +97,7 @@ def test_letters_come_from_the_layout_of_the_pictures():
     graph = grouped_graph([2, 1, 1])
     h = graph.redundancy()
     assert rows_of(groups_table(h, graph, layout=layout))[2][0] == "B"
-    assert {row[4] for row in rows_of(ranking_table(graph, h, layout=layout))[2:]} == {"B", ""}
+    assert {row[3] for row in rows_of(ranking_table(graph, h, layout=layout))[2:]} == {"B", ""}
 
 
 def test_no_groups_and_many_groups_are_said_in_words():

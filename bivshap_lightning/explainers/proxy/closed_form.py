@@ -159,8 +159,15 @@ def odd_prior(relevance: Tensor) -> Tensor:
     return 2 * relevance * result
 
 
-def even_prior(relevance: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Prior variance (B, K) of E2 under the even part of the kernel; column -1 stands for the null column."""
+def even_prior(relevance: Tensor, rows: Tensor, columns: Tensor, *, pairwise: bool = False) -> Tensor:
+    """Prior variance (B, K) of E2 under the even part of the kernel; column -1 stands for the null column.
+
+    Args:
+        relevance: (B, n).
+        rows: (K,) the players i.
+        columns: (K,) the players j.
+        pairwise: of ``C = E2 - null column`` instead, where no column is -1.
+    """
     weight, x = _all_nodes(relevance)
     weight = weight * (1 + x) / 2
     a, b = relevance[:, rows], relevance[:, columns]
@@ -169,7 +176,10 @@ def even_prior(relevance: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         product = _prior_products(relevance, sign) * (weight[:, None] * weight)
         for k, y in enumerate(x):
             over = sign * y * x[:, None]
-            second = torch.where(columns >= 0, (1 + sign * b[:, None]) / (1 + b[:, None] * over), 1.0)
+            own = 1 + sign * b[:, None]
+            if pairwise:  # minus twice the covariance with the null column, plus the variance of the latter
+                own = own - 2 * (1 + sign * y * b[:, None]) + 1 + b[:, None] * over
+            second = torch.where(columns >= 0, own / (1 + b[:, None] * over), 1.0)
             result += sign * 2 * a * (product[:, k, :, None] * second / (1 + a[:, None] * over)).sum(dim=1)
     return result
 

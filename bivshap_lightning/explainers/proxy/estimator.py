@@ -3,8 +3,10 @@
 Values are standardised per sample. The process is conditioned on the paired design of
 :mod:`~bivshap_lightning.explainers.design` and on the full coalition, never on the empty one. What it leaves in the
 sample goes through the ``kernel`` estimate, so the result is right for any game, and only its variance depends on how
-well the process predicts. Where it predicts pairs that it has not seen worse than the regression of ``kernel`` does, or
-where a system cannot be factorised, the ``kernel`` estimate is used, which ``Estimate.notes`` records.
+well the process predicts. Further outcomes of the same rows, such as log-odds, share the relevances and the factorised
+systems: they are further right-hand sides. Where the process predicts pairs that it has not seen worse than the
+regression of ``kernel`` does, or where a system cannot be factorised, the ``kernel`` estimate is used, which
+``Estimate.notes`` records.
 
 Memory: systems of P pairs take ``6 P**2`` numbers per sample, sections for the standard errors ``4 K P`` for at most
 :data:`ERROR_PAIRS` pairs of players; as many samples are treated together as stay within
@@ -13,18 +15,26 @@ Memory: systems of P pairs take ``6 P**2`` numbers per sample, sections for the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from bivshap_lightning.explainers import kernel
-from bivshap_lightning.explainers.design import Design, PairedValues, draw_design, evaluate_design
-from bivshap_lightning.explainers.exact import explain_exactly
-from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
+from bivshap_lightning.explainers.design import Design, PairedValues
+from bivshap_lightning.explainers.null_players import Estimate
 from bivshap_lightning.explainers.proxy import closed_form
-from bivshap_lightning.explainers.proxy.gaussian_process import Hyperparameters, Posterior, condition, train
+from bivshap_lightning.explainers.proxy.gaussian_process import (
+    N_STEPS,
+    Factors,
+    Hyperparameters,
+    Posterior,
+    condition,
+    train,
+)
 from bivshap_lightning.explainers.registry import register
+from bivshap_lightning.explainers.rows import AllCoalitions, Rows
 
 # Numbers of 8 bytes that are held at once.
 MEMORY_ELEMENTS = 2**25
@@ -32,19 +42,24 @@ MEMORY_ELEMENTS = 2**25
 ERROR_PAIRS = 1024
 # Players whose posterior error is computed, likewise.
 ERROR_PLAYERS = 256
-# From so many players on, relevances are trained on more pairs and drawn more strongly towards each other.
+# From so many players on, relevances are trained on more pairs.
 MANY_PLAYERS = 50
+# From so many players on, relevances are drawn more strongly towards each other.
+VERY_MANY_PLAYERS = 100
 
 
 @register
-class GaussianProcessProxy:
+class GaussianProcessProxy(kernel.DesignEstimator):
     """Estimate E2 by a Gaussian process over coalitions: few evaluations, more computation per sample.
+
+    Needs as many coalitions as ``kernel``, which is the fallback, and draws the same ones.
 
     Attributes:
         name: "proxy".
         is_exact: False.
 
     Example:
+        >>> from bivshap_lightning.explainers.null_players import ReducedGame
         >>> from bivshap_lightning.game import Game
         >>> game = Game(lambda x: x[:, :9].amax(dim=1) + x[:, 9:].sum(dim=1), torch.ones(1, 20), behavior="output")
         >>> estimate = GaussianProcessProxy().estimate(ReducedGame(game), 400, torch.Generator().manual_seed(0))
@@ -55,26 +70,18 @@ class GaussianProcessProxy:
     name = "proxy"
     is_exact = False
 
-    def minimum_evaluations(self, n_players: int) -> int:
-        """Coalitions per sample, as many as ``kernel`` needs, which is the fallback."""
-        return kernel.minimum_evaluations(n_players)
-
-    def estimate(self, game: ReducedGame, n_coalitions: int, generator: torch.Generator) -> Estimate:
-        """Bivariate Shapley values from a paired design.
-
-        Args:
-            game: the game.
-            n_coalitions: at most this many evaluations per sample.
-            generator: the source of coalitions, on the game's device.
-        """
-        n = game.n_players
-        if 2**n <= n_coalitions:
-            return explain_exactly(game)
-        design = draw_design(n, n_coalitions - 2, generator)
-        values = evaluate_design(game, design)
-        block = _block(len(design.masks), n)
-        parts = [_estimate_block(values[start : start + block], design) for start in range(0, game.n_samples, block)]
-        return Estimate.join(parts)
+    def from_outcomes(self, rows: Rows, outcomes: Sequence[Tensor]) -> list[Estimate]:
+        """One estimate for each of several outcomes of the same rows; relevances are those of the first."""
+        if isinstance(rows, AllCoalitions):
+            return super().from_outcomes(rows, outcomes)
+        design = kernel.design_of(rows)
+        values = [design.paired(outcome) for outcome in outcomes]
+        block = _block(len(design.masks), design.masks.shape[1])
+        parts = [
+            _estimate_block([v[start : start + block] for v in values], design)
+            for start in range(0, len(outcomes[0]), block)
+        ]
+        return [Estimate.join(same) for same in zip(*parts, strict=True)]
 
 
 def training_pairs(n_players: int) -> int:
@@ -87,6 +94,19 @@ def training_pairs(n_players: int) -> int:
     return 256 if n_players < MANY_PLAYERS else 384
 
 
+def fit_work(n_players: int, n_coalitions: int) -> int:
+    """About how many multiply-adds the fit of one sample takes: training, the systems of all pairs, errors.
+
+    Example:
+        >>> round(fit_work(64, 512) / 1e9, 1)
+        2.5
+    """
+    n_pairs, some = n_coalitions // 2, min(n_coalitions // 2, training_pairs(n_players))
+    n_functionals = min(n_players**2, ERROR_PAIRS) + min(n_players, ERROR_PLAYERS)
+    training = (N_STEPS + 1) * (4 * some**3 + 8 * some**2 * n_players)
+    return training + 4 * n_pairs**3 + n_functionals * (4 * n_pairs**2 + 256 * n_pairs)
+
+
 def _block(n_pairs: int, n_players: int) -> int:
     """Samples that are treated together."""
     n_functionals = min(n_players**2, ERROR_PAIRS + ERROR_PLAYERS)
@@ -95,43 +115,98 @@ def _block(n_pairs: int, n_players: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Proxy:
-    """A process conditioned on standardised values.
+class _Process:
+    """A process with trained relevances on all pairs of a design.
 
     Attributes:
         signs: (P + 1, n) of all pairs, the last one being the full and the empty coalition.
         parameters: of the kernel.
-        posterior: given the values.
+        factors: of the systems.
     """
 
     signs: Tensor
     parameters: Hyperparameters
-    posterior: Posterior
+    factors: Factors
 
     @classmethod
-    def fit(cls, values: PairedValues, design: Design) -> _Proxy:
-        """Train on some of the pairs, condition on all of them."""
+    def train(cls, values: PairedValues, design: Design) -> _Process:
+        """Find the relevances on some of the pairs of standardised values."""
         signs, n = design.signs, design.masks.shape[1]
         # Evenly spaced: pairs of all sizes, by a rule that depends on nothing but the design.
         n_some = min(len(signs), training_pairs(n))
         some = torch.arange(n_some, device=signs.device) * len(signs) // n_some
-        ridge = 0.2 if n < MANY_PLAYERS else 1.0
+        ridge = 0.2 if n < VERY_MANY_PLAYERS else 1.0
         parameters = train(signs[some], values.odd[:, some], values.even[:, some], ridge=ridge)
-        posterior = condition(signs, values, parameters)
-        return cls(torch.cat([signs, torch.ones_like(signs[:1])]), parameters, posterior)
+        signs = torch.cat([signs, torch.ones_like(signs[:1])])
+        return cls(signs, parameters, Factors.of(signs, parameters))
+
+    def variances(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Posterior variances of E2, Shapley values, null column and C per unit of scale, approximated for large n."""
+        n, parameters, factors = self.signs.shape[1], self.parameters, self.factors
+        relevance, share, linear = parameters.relevance, parameters.odd_share, parameters.linear
+        players, rows, columns = _functionals(n, relevance.device)
+        few = torch.cat([players, rows])
+        sections = share[:, :, None] * closed_form.odd_sections(relevance, self.signs, players)
+        sections += 2 * linear[:, players, None] * self.signs.T[players]
+        prior = share * closed_form.odd_prior(relevance)[:, players] + 4 * linear[:, players]
+        odd, odd_empty = _reduce(prior, sections, factors.odd_inverse)
+        some = torch.cat([torch.full_like(players, -1), columns])
+        sections = closed_form.even_sections(relevance, self.signs, few, some)
+        prior = closed_form.even_prior(relevance, few, some)
+        even, even_empty = _reduce(prior, sections, factors.even_inverse)
+        # The empty coalition is in the inverses but was not observed: its influence is removed.
+        precision = (factors.odd_inverse[:, -1, -1:] + factors.even_inverse[:, -1, -1:]) / 4
+        m = len(players)
+        logs = relevance.log()
+        shapley = _extend(odd + (odd_empty / 2) ** 2 / precision, players, logs)
+        null = odd / 4 + even[:, :m] + ((even_empty[:, :m] - odd_empty / 2) / 2) ** 2 / precision
+        bivariate = _extend(odd, players, logs)[:, rows] / 4
+        bivariate = bivariate + even[:, m:] + (even_empty[:, m:] / 2) ** 2 / precision
+        pairwise = self._pairwise_variances(players, rows, columns, sections, precision)
+        null = _extend(null, players, logs)
+        return (
+            _extend_pairs(bivariate, rows, columns, logs), shapley, null, _extend_pairs(pairwise, rows, columns, logs)
+        )  # fmt: skip
+
+    def _pairwise_variances(
+        self, players: Tensor, rows: Tensor, columns: Tensor, sections: Tensor, precision: Tensor
+    ) -> Tensor:
+        """Posterior variances of C for some pairs: E2 minus the null column, whose odd parts are equal and cancel."""
+        m, n = len(players), self.signs.shape[1]
+        if m < n:  # the null columns of all rows are not at hand
+            rest = torch.full_like(rows, -1)
+            null = closed_form.even_sections(self.parameters.relevance, self.signs, rows, rest)
+        else:
+            null = sections[:, rows]
+        prior = closed_form.even_prior(self.parameters.relevance, rows, columns, pairwise=True)
+        variance, empty = _reduce(prior, sections[:, m:] - null, self.factors.even_inverse)
+        return variance + (empty / 2) ** 2 / precision
+
+
+@dataclass(frozen=True)
+class _Proxy:
+    """A process conditioned on the standardised values of one outcome.
+
+    Attributes:
+        process: with the relevances.
+        posterior: given the values.
+    """
+
+    process: _Process
+    posterior: Posterior
 
     def values(self) -> tuple[Tensor, Tensor, Tensor]:
         """E2, Shapley values and null column of the posterior mean."""
-        parameters, posterior = self.parameters, self.posterior
+        parameters, signs, posterior = self.process.parameters, self.process.signs, self.posterior
         relevance = parameters.relevance
-        shapley = closed_form.odd_part(relevance, self.signs, parameters.odd_share * posterior.odd)
-        shapley += 2 * parameters.linear * (posterior.odd @ self.signs)
-        bivariate, null_column = closed_form.even_part(relevance, self.signs, posterior.even)
+        shapley = closed_form.odd_part(relevance, signs, parameters.odd_share * posterior.odd)
+        shapley += 2 * parameters.linear * (posterior.odd @ signs)
+        bivariate, null_column = closed_form.even_part(relevance, signs, posterior.even)
         return bivariate + shapley[:, :, None] / 2, shapley, null_column + shapley / 2
 
     def residuals(self, values: PairedValues) -> PairedValues:
         """What the posterior mean leaves of the values it was conditioned on; all of the empty coalition's."""
-        noise, odd, even = self.parameters.noise, self.posterior.odd, self.posterior.even
+        noise, odd, even = self.process.parameters.noise, self.posterior.odd, self.posterior.even
         inside, outside = noise * (even + odd), noise * (even - odd)
         return PairedValues(values.empty - self.posterior.empty, inside[:, -1:], inside[:, :-1], outside[:, :-1])
 
@@ -149,57 +224,56 @@ class _Proxy:
         """(B, 1) mean square of the standardised leave-one-out residuals, at least 1, for the fitted relevances."""
         odd, even, odd_variance, even_variance = self.posterior.left_out()
         squares = torch.cat([odd**2 / odd_variance, even**2 / even_variance], dim=1)
-        n_pairs, n = self.signs.shape
+        n_pairs, n = self.process.signs.shape
         return squares.mean(dim=1, keepdim=True).clamp(min=1) * (n_pairs / (n_pairs - n))
 
-    def variances(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Posterior variances of E2, Shapley values and null column, approximated for many players."""
-        n, parameters, posterior = self.signs.shape[1], self.parameters, self.posterior
-        relevance, share, linear = parameters.relevance, parameters.odd_share, parameters.linear
-        players, rows, columns = _functionals(n, relevance.device)
-        few = torch.cat([players, rows])
-        sections = share[:, :, None] * closed_form.odd_sections(relevance, self.signs, players)
-        sections += 2 * linear[:, players, None] * self.signs.T[players]
-        prior = share * closed_form.odd_prior(relevance)[:, players] + 4 * linear[:, players]
-        odd, odd_empty = _reduce(prior, sections, posterior.odd_inverse)
-        columns = torch.cat([torch.full_like(players, -1), columns])
-        sections = closed_form.even_sections(relevance, self.signs, few, columns)
-        prior = closed_form.even_prior(relevance, few, columns)
-        even, even_empty = _reduce(prior, sections, posterior.even_inverse)
-        # The empty coalition is in the inverses but was not observed: its influence is removed.
-        precision = (posterior.odd_inverse[:, -1, -1:] + posterior.even_inverse[:, -1, -1:]) / 4
-        m = len(players)
-        logs = relevance.log()
-        shapley = _extend(posterior.scale * (odd + (odd_empty / 2) ** 2 / precision), players, logs)
-        null = odd / 4 + even[:, :m] + ((even_empty[:, :m] - odd_empty / 2) / 2) ** 2 / precision
-        bivariate = _extend(posterior.scale * odd, players, logs)[:, rows] / 4
-        bivariate = bivariate + posterior.scale * (even[:, m:] + (even_empty[:, m:] / 2) ** 2 / precision)
-        null = _extend(posterior.scale * null, players, logs)
-        return _extend_pairs(bivariate, rows, columns[m:], logs), shapley, null
+
+def _estimate_block(outcomes: Sequence[PairedValues], design: Design) -> list[Estimate]:
+    """The estimates of some samples, one for each outcome."""
+    scaled = [_standardise(values) for values in outcomes]
+    process = _Process.train(scaled[0][0], design)
+    variances = process.variances()
+    return [
+        _estimate(_Proxy(process, condition(process.factors, standard)), variances, values, standard, spread, design)
+        for values, (standard, spread) in zip(outcomes, scaled, strict=True)
+    ]
 
 
-def _estimate_block(values: PairedValues, design: Design) -> Estimate:
-    """The estimate of some samples."""
+def _standardise(values: PairedValues) -> tuple[PairedValues, Tensor]:
+    """Values of mean 0 and standard deviation 1, without the empty coalition, and the deviation (B, 1)."""
     known = torch.cat([values.full, values.inside, values.outside], dim=1)
     center, spread = known.mean(dim=1, keepdim=True), known.std(dim=1, keepdim=True)
     # A constant game has nothing to standardise.
     spread = torch.where(spread > 0, spread, torch.ones_like(spread))
-    standard = values.apply(lambda v: (v - center) / spread)
-    plain = kernel.estimate_from_values(values, design)
-    proxy = _Proxy.fit(standard, design)
+    return values.apply(lambda v: (v - center) / spread), spread
+
+
+def _estimate(
+    proxy: _Proxy,
+    variances: Sequence[Tensor],
+    values: PairedValues,
+    standard: PairedValues,
+    spread: Tensor,
+    design: Design,
+) -> Estimate:
+    """The proxy's values with the correction by residuals, or the kernel estimate where the proxy failed."""
     correction = kernel.estimate_from_values(proxy.residuals(standard), design)
-    misfit = proxy.misfit() * design.widening
+    misfit = proxy.misfit() * design.widening * proxy.posterior.scale
     unseen = kernel.UNSEEN / max(1, design.n_drawn) * proxy.largest_left_out()
     corrections = (correction.bivariate, correction.shapley, correction.null_column)
     results, errors = [], []
-    for value, change, variance in zip(proxy.values(), corrections, proxy.variances(), strict=True):
+    for value, change, variance in zip(proxy.values(), corrections, variances[:3], strict=True):
         shape = (-1, *[1] * (value.dim() - 1))
         results.append((value + change) * spread.view(shape))
         variance = variance * misfit.view(shape) + change**2 / 4 + unseen.view(shape) ** 2
         errors.append(variance.clamp(min=0).sqrt() * spread.view(shape))
-    for matrix in (results[0], errors[0]):
+    change = correction.bivariate - correction.null_column[:, :, None]
+    pairwise = (variances[3] * misfit[:, :, None] + change**2 / 4).clamp(min=0).sqrt() * spread[:, :, None]
+    for matrix in (results[0], errors[0], pairwise):
         matrix.diagonal(dim1=1, dim2=2).zero_()
-    return _fall_back(Estimate(*results, *errors), plain, proxy, standard, design)
+    noise = (variances[0] * proxy.posterior.scale[:, :, None]).clamp(min=0).sum(dim=(1, 2)) * spread[:, 0] ** 2
+    estimate = Estimate(*results, *errors, pairwise_error=pairwise, noise=noise)
+    return _fall_back(estimate, kernel.estimate_from_values(values, design), proxy, standard, design)
 
 
 def _fall_back(estimate: Estimate, plain: Estimate, proxy: _Proxy, values: PairedValues, design: Design) -> Estimate:

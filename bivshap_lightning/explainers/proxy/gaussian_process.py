@@ -93,30 +93,58 @@ class Hyperparameters:
 
 
 @dataclass(frozen=True)
+class Factors:
+    """Both systems of a process on P pairs, factorised; they do not depend on the values of the pairs.
+
+    Attributes:
+        odd_factor: (B, P, P) Cholesky factor of the odd system.
+        odd_inverse: (B, P, P) its inverse.
+        even_factor: (B, P, P).
+        even_inverse: (B, P, P).
+        failed: (B,) bool: a system could not be factorised; the other fields mean nothing there.
+    """
+
+    odd_factor: Tensor
+    odd_inverse: Tensor
+    even_factor: Tensor
+    even_inverse: Tensor
+    failed: Tensor
+
+    @classmethod
+    def of(cls, signs: Tensor, parameters: Hyperparameters) -> Factors:
+        """Factorise the systems of pairs with one member each in ``signs``, (P, n)."""
+        systems = _Systems.of(signs, parameters)
+        odd_system, even_system = systems.odd, systems.even
+        del systems  # with its hyperbolic parts, which only training needs
+        odd_factor, odd_inverse, odd_failed = _invert(odd_system)
+        del odd_system
+        even_factor, even_inverse, even_failed = _invert(even_system)
+        return cls(odd_factor, odd_inverse, even_factor, even_inverse, odd_failed | even_failed)
+
+
+@dataclass(frozen=True)
 class Posterior:
     """Representer weights of a fitted process, and what leaving out one pair would change.
 
     Attributes:
         odd: (B, P) weights of the odd system.
         even: (B, P) weights of the even system.
-        odd_inverse: (B, P, P) inverse of the odd system.
-        even_inverse: (B, P, P).
+        factors: the systems.
         scale: (B, 1) variance of the process per unit of the kernel.
         empty: (B, 1) value of the empty coalition that the other values predict.
-        failed: (B,) bool: a system could not be factorised; the other fields mean nothing there.
+        failed: (B,) bool: the other fields mean nothing there.
     """
 
     odd: Tensor
     even: Tensor
-    odd_inverse: Tensor
-    even_inverse: Tensor
+    factors: Factors
     scale: Tensor
     empty: Tensor
     failed: Tensor
 
     def left_out(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Leave-one-out residuals of the odd and the even parts, and their predicted variances, (B, P) each."""
-        odd, even = self.odd_inverse.diagonal(dim1=1, dim2=2), self.even_inverse.diagonal(dim1=1, dim2=2)
+        odd, even = (x.diagonal(dim1=1, dim2=2) for x in (self.factors.odd_inverse, self.factors.even_inverse))
         return self.odd / odd, self.even / even, self.scale / odd, self.scale / even
 
 
@@ -225,43 +253,41 @@ def _quadratic_forms(matrices: Tensor, signs: Tensor) -> Tensor:
 
 def _factorise(system: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Solution (B, P), inverse (B, P, P), half the log-determinant (B,), and which samples failed (B,)."""
+    factor, inverse, failed = _invert(system)
+    half_log = factor.diagonal(dim1=1, dim2=2).clamp(min=1e-300).log().sum(dim=1)
+    return _solve(factor, values), inverse, half_log, failed
+
+
+def _invert(system: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Cholesky factor and inverse (B, P, P), and which samples failed (B,)."""
     factor, info = torch.linalg.cholesky_ex(system)
-    failed = info != 0
-    diagonal = factor.diagonal(dim1=1, dim2=2)
-    half_log = diagonal.clamp(min=1e-300).log().sum(dim=1)
-    inverse = torch.cholesky_inverse(factor)
-    return torch.cholesky_solve(values[:, :, None], factor)[:, :, 0], inverse, half_log, failed
+    return factor, torch.cholesky_inverse(factor), info != 0
 
 
-def condition(signs: Tensor, values: PairedValues, parameters: Hyperparameters) -> Posterior:
+def _solve(factor: Tensor, values: Tensor) -> Tensor:
+    return torch.cholesky_solve(values[:, :, None], factor)[:, :, 0]
+
+
+def condition(factors: Factors, values: PairedValues) -> Posterior:
     """The posterior given all pairs and the full coalition, but not the empty one.
 
-    The pair of the full and the empty coalition comes last. The empty one gets the value at which its representer
-    weight is zero: the prediction of all other values, so it has no influence.
+    The pair of the full and the empty coalition comes last in the systems. The empty one gets the value at which its
+    representer weight is zero: the prediction of all other values, so it has no influence.
 
     Args:
-        signs: (P, n) of the pairs.
+        factors: of the systems of all pairs, that of the full and the empty coalition last.
         values: standardised values; the empty coalition's is ignored.
-        parameters: of the kernel.
     """
-    n_samples = len(values.full)
-    signs = torch.cat([signs, torch.ones_like(signs[:1])])
-    systems = _Systems.of(signs, parameters)
-    odd_system, even_system = systems.odd, systems.even
-    del systems  # with its hyperbolic parts, which only training needs
     half = values.full / 2
     odd, even = torch.cat([values.odd, half], dim=1), torch.cat([values.even, half], dim=1)
-    odd_weights, odd_inverse, _, odd_failed = _factorise(odd_system, odd)
-    del odd_system
-    even_weights, even_inverse, _, even_failed = _factorise(even_system, even)
-    del even_system
-    odd_last, even_last = odd_inverse[:, :, -1], even_inverse[:, :, -1]
+    odd_weights, even_weights = _solve(factors.odd_factor, odd), _solve(factors.even_factor, even)
+    odd_last, even_last = factors.odd_inverse[:, :, -1], factors.even_inverse[:, :, -1]
     empty = 2 * (odd_weights[:, -1:] - even_weights[:, -1:]) / (odd_last[:, -1:] + even_last[:, -1:])
     odd_weights = odd_weights - odd_last * empty / 2
     even_weights = even_weights + even_last * empty / 2
     odd[:, -1:] -= empty / 2
     even[:, -1:] += empty / 2
     quadratic = ((odd * odd_weights).sum(dim=1) + (even * even_weights).sum(dim=1)).clamp(min=1e-30)
-    failed = odd_failed | even_failed | ~odd_weights.isfinite().all(dim=1) | ~even_weights.isfinite().all(dim=1)
-    scale = (quadratic / (2 * len(signs) - 1)).view(n_samples, 1)
-    return Posterior(odd_weights, even_weights, odd_inverse, even_inverse, scale, empty, failed)
+    failed = factors.failed | ~odd_weights.isfinite().all(dim=1) | ~even_weights.isfinite().all(dim=1)
+    scale = (quadratic / (2 * odd.shape[1] - 1))[:, None]
+    return Posterior(odd_weights, even_weights, factors, scale, empty, failed)

@@ -44,28 +44,28 @@ class GNNExplainer:
     """PyTorch Geometric's GNNExplainer on the fully connected graph of the players.
 
     ``bivariate[b, i, j]`` is the importance of the edge from j to i, ``shapley`` are the importances of the nodes; both
-    are between 0 and 1. One model row is spent in every step.
+    are between 0 and 1. One model row is spent in every step, and two on the values of all players and of none.
 
     Example:
         >>> from bivshap_lightning.explainers import find_explainer
         >>> game = Game(lambda x: x.sum(dim=1), torch.ones(1, 2), behavior="output")
         >>> find_explainer("gnn_explainer").minimum_evaluations(game)
-        1
+        3
     """
 
     name: ClassVar[str] = "gnn_explainer"
     is_exact: ClassVar[bool] = False
 
     def minimum_evaluations(self, game: Game) -> int:
-        """One step."""
-        return 1
+        """One step, and the values of all players and of none."""
+        return 1 + 2 * game.removal.n_rows
 
     def explain(self, game: Game, n_evaluations: int | None = None, seed: int = 0) -> Explanation:
         """Learn masks for each sample.
 
         Args:
             game: a game whose model is differentiable. With several background rows their mean is the baseline.
-            n_evaluations: the number of steps; None for 100.
+            n_evaluations: two more than the number of steps, which is 100 at most, PyTorch Geometric's default.
             seed: of the masks' random start.
 
         Raises:
@@ -78,11 +78,15 @@ class GNNExplainer:
                 "`pip install bivshap-lightning[gnn]`."
             )
         check_floating_point(game, self.name)
-        if n_evaluations is not None and n_evaluations < 1:
-            raise ValueError(f"`n_evaluations` must be at least 1, got {n_evaluations}. Pass None for the default.")
+        least = self.minimum_evaluations(game)
+        if n_evaluations is not None and n_evaluations < least:
+            raise ValueError(
+                f"`n_evaluations` must be at least {least}, got {n_evaluations}. Pass None for the default."
+            )
         if game.n_players < 2:
             raise ValueError("`feature_mask` must make at least two players, got 1. A graph needs two nodes.")
         before, n = game.n_evaluations, game.n_players
+        n_steps = DEFAULT_STEPS if n_evaluations is None else min(DEFAULT_STEPS, n_evaluations - least + 1)
         whole = game(torch.tensor([[False], [True]], device=game.device).expand(1, 2, n))
         nodes = torch.zeros(game.n_samples, n, dtype=game.dtype, device=game.device)
         edges = nodes[:, :, None].repeat(1, 1, n)
@@ -92,9 +96,7 @@ class GNNExplainer:
                 if len(players) > 1:
                     value = _value_of_presence(game, connected(utility), b, players)
                     seed_global_rngs(seed, game.device)
-                    found = self._learn(
-                        _log_probability(game, value, whole[b]), len(players), n_evaluations, game.device
-                    )
+                    found = self._learn(_log_probability(game, value, whole[b]), len(players), n_steps, game.device)
                     nodes[b, players] = found[0].to(nodes)
                     edges[b, players[:, None], players] = found[1].T.to(edges)
         return Explanation.of(
@@ -107,13 +109,13 @@ class GNNExplainer:
         )
 
     def _learn(
-        self, value: Callable[[Tensor], Tensor], n: int, n_steps: int | None, device: torch.device
+        self, value: Callable[[Tensor], Tensor], n: int, n_steps: int, device: torch.device
     ) -> tuple[Tensor, Tensor]:
         """Importances of nodes (n,) and of the edges from the first player to the second (n, n)."""
         explain = import_module("torch_geometric.explain")
         explainer = explain.Explainer(
             _graph_model(value),
-            algorithm=explain.GNNExplainer(epochs=n_steps or DEFAULT_STEPS),
+            algorithm=explain.GNNExplainer(epochs=n_steps),
             explanation_type="phenomenon",
             node_mask_type="object",
             edge_mask_type="object",

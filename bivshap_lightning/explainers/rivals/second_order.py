@@ -1,11 +1,14 @@
-"""Symmetric second-order indices: Shapley interaction index, Shapley-Taylor index and Shapley excess.
+"""Symmetric second-order indices: Shapley interaction, Shapley-Taylor, Shapley excess, and meta-attribution.
 
-All three are sums over the coalitions S without i and j of a weight of the size of S times the second difference
+All are sums over the coalitions S without i and j of a weight of the size of S times the second difference
 ``u(S + i + j) - u(S + i) - u(S + j) + u(S)``; with F players and s = |S| the weights are
 
 * ``shapley_interaction``: ``s! (F - s - 2)! / (F - 1)!`` (Grabisch and Roubens 1999);
 * ``shapley_taylor``: ``2 s! (F - s - 1)! / F!`` (Sundararajan et al. 2020, order 2);
-* ``shapley_excess``: the Shapley value of the merged pair less the two single ones, which is the second less the first.
+* ``shapley_excess``: the Shapley value of the merged pair less the two single ones, which is the second less the first;
+* ``metagame``: ``(s + 1)! (F - s - 2)! / F! (1 / (s + 2) + ... + 1 / F)``, the meta-attribution of Baniecki et al. 2026
+  for Shapley values: the Shapley value of j in the game that is worth, for a coalition, the Shapley value that i has if
+  all others are removed. What j gives to i is what i gives to j, so for Shapley values it has no direction.
 
 They have no direction: ``bivariate`` is symmetric. Null players do not interact. Tree ensembles are explained
 exactly from their leaves, small games by enumeration, others by a regression on KernelSHAP's coalitions whose residual
@@ -31,7 +34,14 @@ from bivshap_lightning.explainers.trees import add_leaves
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.coalitions import all_coalitions
 
-Index = Literal["shapley_interaction", "shapley_taylor", "shapley_excess"]
+Index = Literal["shapley_interaction", "shapley_taylor", "shapley_excess", "metagame"]
+# The index of a pair in the game that is worth 1 if both are present.
+OF_A_PAIR: dict[Index, float] = {
+    "shapley_interaction": 1,
+    "shapley_taylor": 1,
+    "shapley_excess": 0,
+    "metagame": 1 / 4,
+}
 # Folds of the drawn coalitions.
 N_FOLDS = 5
 # The most players that are enumerated.
@@ -76,7 +86,7 @@ class SecondOrder:
         return explain_without_null_players(estimator, game, n_evaluations=n_evaluations, seed=seed)
 
 
-for _index in ("shapley_interaction", "shapley_taylor", "shapley_excess"):
+for _index in OF_A_PAIR:
     register(SecondOrder(_index))
 
 
@@ -90,11 +100,22 @@ def index_weights(index: Index, n_players: int) -> Tensor:
     n = n_players
     interaction = torch.tensor([1 / ((n - 1) * math.comb(n - 2, s)) for s in range(n - 1)], dtype=torch.float64)
     taylor = torch.tensor([2 / (n * math.comb(n - 1, s)) for s in range(n - 1)], dtype=torch.float64)
-    return _choose(index, interaction, taylor)
+    sizes = torch.arange(n - 1, dtype=torch.float64)
+    meta = _harmonic(sizes + 1, n) * torch.tensor(
+        [1 / (n * math.comb(n - 1, s + 1)) for s in range(n - 1)], dtype=torch.float64
+    )
+    return _choose(index, interaction, taylor, meta)
 
 
-def _choose(index: Index, interaction: Tensor, taylor: Tensor) -> Tensor:
-    """The index out of the two that determine all three."""
+def _harmonic(a: Tensor, b: int) -> Tensor:
+    """1 / (a + 1) + ... + 1 / b."""
+    return torch.digamma(torch.full_like(a, b + 1)) - torch.digamma(a + 1)
+
+
+def _choose(index: Index, interaction: Tensor, taylor: Tensor, meta: Tensor) -> Tensor:
+    """The index out of those that determine all."""
+    if index == "metagame":
+        return meta
     if index == "shapley_interaction":
         return interaction
     return taylor if index == "shapley_taylor" else taylor - interaction
@@ -148,7 +169,7 @@ def _exact(bivariate: Tensor, shapley: Tensor) -> Estimate:
 class _Regression:
     """An index from a fit, whose index is known, and the residuals of a design of coalitions.
 
-    The fit has all pair effects if there are 2.5 times as many coalitions as coefficients, and otherwise effects of
+    The fit has all pair effects if there are four times as many coalitions as coefficients, and otherwise effects of
     single players that change linearly with the size of the coalition. It is made once for each of five folds of the
     drawn coalitions without that fold, whose residuals are then out of sample: the estimate is unbiased, and the spread
     of the residuals over complementary pairs gives its standard errors.
@@ -163,7 +184,7 @@ class _Regression:
     def __init__(self, index: Index, z: Tensor, weights: Tensor, n_enumerated: int) -> None:
         self.index, self.z, self.weights, self.n_enumerated = index, z, weights, n_enumerated
         self.n = z.shape[1]
-        self.has_pairs = 5 * (1 + self.n + self.n * (self.n - 1) // 2) <= 2 * len(z)
+        self.has_pairs = 4 * (1 + self.n + self.n * (self.n - 1) // 2) <= len(z)
         self.pairs = torch.triu_indices(self.n, self.n, offset=1, device=z.device)
         sizes, every = z.sum(dim=1), torch.arange(1, self.n, dtype=torch.float64, device=z.device)
         # The share of a coalition in the mean over its size.
@@ -174,7 +195,7 @@ class _Regression:
     def estimate(self, values: Tensor) -> Estimate:
         """From values (B, 2 + M) of no player, all players and the coalitions."""
         single, paired, residuals, out_of_fold = self._fit(values)
-        bivariate = torch.zeros_like(paired) if self.index == "shapley_excess" else paired
+        bivariate = OF_A_PAIR[self.index] * paired
         shapley = single + paired.sum(dim=2) / 2
         both, _, neither = self._coefficients(torch.tensor([0.0, self.n], dtype=torch.float64, device=self.z.device))
         bivariate = bivariate + (neither[0] * residuals[:, 0] + both[1] * residuals[:, 1])[:, None, None]
@@ -215,9 +236,9 @@ class _Regression:
         n, k = self.n, sizes
         outer, inner = (k * (k - 1)).clamp(min=1), ((n - k) * (n - k - 1)).clamp(min=1)
         k_or_1, rest_or_1 = k.clamp(min=1), (n - k).clamp(min=1)
-        both = _choose(self.index, n / outer, 2 * (n - k + 1) / outer)
-        one = _choose(self.index, n / (k_or_1 * rest_or_1), 2 / k_or_1)
-        neither = _choose(self.index, n / inner, 2 / rest_or_1)
+        both = _choose(self.index, n / outer, 2 * (n - k + 1) / outer, _harmonic(k_or_1 - 1, n) / k_or_1)
+        one = _choose(self.index, n / (k_or_1 * rest_or_1), 2 / k_or_1, _harmonic(k, n) / rest_or_1)
+        neither = _choose(self.index, n / inner, 2 / rest_or_1, (k + 1) * _harmonic(k + 1, n) / inner)
         return both * (k >= 2), one * ((k >= 1) & (k <= n - 1)), neither * (k <= n - 2)
 
     def _features(self, z: Tensor) -> Tensor:
@@ -351,7 +372,9 @@ class InteractionSum:
         # By the number of absent players beside the two: beta functions of the numbers beside them, plus one.
         interaction = values.new_tensor([1 / ((length - 1) * math.comb(length - 2, k)) for k in range(length - 1)])
         taylor = values.new_tensor([2 / (length * math.comb(length - 1, k + 1)) for k in range(length - 1)])
-        weight = _choose(self.index, interaction, taylor)
+        ranks = torch.arange(length - 1, dtype=torch.float64, device=values.device)
+        meta = values.new_tensor([1 / (length * math.comb(length - 1, k)) for k in range(length - 1)])
+        weight = _choose(self.index, interaction, taylor, meta * _harmonic(length - ranks - 1, length))
         beside = n_absent[:, :, None] - absent[:, :, None] - absent[:, None, :]
         terms = signs[:, :, None] * (1 - 2 * absent)[:, None, :] * weight[beside.clamp(0, length - 2)]
         pairs = rows[:, :, None] * n + players[:, None, :]

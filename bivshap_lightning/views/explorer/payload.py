@@ -169,7 +169,7 @@ def _quantiles(n_players: int) -> dict[str, float]:
 def _orders(graph: ExplanationGraph) -> dict[str, list[int]]:
     """Players by each ranking, most important first; rankings do not depend on gamma."""
     known = graph.shapley is not None
-    orders = {"pagerank": graph.order(personalized=known)}
+    orders = {"pagerank": graph.order("pagerank", personalized=known)}
     if known:
         orders = {
             "keep": graph.order("keep"),

@@ -33,6 +33,12 @@ class PageContent:
         return self.record.configuration.task == "regression"
 
     @property
+    def ranked_on(self) -> str:
+        """What the rankings were computed from."""
+        on = {graph.ranked_on for graph in self.record.sample_graphs}
+        return "the log-odds of the decision" if on == {"log_odds"} else "the explained output, without its log-odds"
+
+    @property
     def has_pictures(self) -> bool:
         """Whether graphs are drawn on pictures of the samples."""
         return any(name.startswith("segments_") for name in self.record.arrays)

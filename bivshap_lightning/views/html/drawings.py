@@ -71,7 +71,7 @@ def _figure(
     titles: dict[str, Any],
 ) -> tuple[Figure, str]:
     """The figure that suits the sample (its picture, its words, or the names of its features), and what it shows."""
-    scores = graph.ranking(personalized=graph.shapley is not None)
+    scores = graph.ranking()
     segments = content.record.arrays.get(f"segments_{position}")
     if segments is not None:
         image = content.record.arrays[f"image_{position}"]

@@ -275,7 +275,8 @@ def curves(content: PageContent, anchor: str, title: str) -> Markup:
         anchor,
         title,
         tag("p", "A good ranking names the features that carry the prediction: it stays when the others go, and falls "
-            "when these go. “ours” is the ranking of the graphs above."),
+            "when these go. “ours” is, for each number, the ranking that it is about: best to keep first, for deletion "
+            f"most damaging removal first, read off {content.ranked_on}."),
         picture(figure, f"Curves of {count(len(lines), 'method')}. Mean over the curve: {words}.",
                 f"{kept}, by method."),
         table("Value ± standard error over samples. Rows: model rows per sample that each method spent.",
@@ -353,10 +354,8 @@ def numbers(content: PageContent, anchor: str, title: str) -> Markup:
             before = content.previous.metrics.get(name)
             row += ["–", "–"] if before is None else [number(before.value), f"{found.value - before.value:+.4g}"]
         rows.append(row)
-    note = (
-        f"Over {count(len(content.record.samples), 'sample')}. A standard error of 0 means that all samples agree; the "
-        "interval then comes from their number."
-    )
+    over = count(len(content.record.samples), "sample")
+    note = f"Over {over}. A standard error of 0: all samples agree, and the interval comes from their number."
     parts = [tag("p", note), table("All numbers of the record.", head, rows), _by_class(content)]
     return folded_section(anchor, title, *parts)
 

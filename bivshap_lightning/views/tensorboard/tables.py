@@ -34,21 +34,22 @@ def ranking_table(
     Example:
         >>> graph = ExplanationGraph([[0, 0], [1 / 2, 0]], names=["a", "b|c"], shapley=[3 / 2, 1 / 2])
         >>> print(ranking_table(graph, graph.redundancy()))
-        | rank | feature | score | Shapley value | group | makes redundant | redundant given |
-        | ---: | :--- | ---: | ---: | :---: | :--- | :--- |
-        | 1 | a | 0.5334 | 1.5 |  | b&#124;c |  |
-        | 2 | b&#124;c | 0.4666 | 0.5 |  |  | a |
+        | rank | feature | Shapley value | group | makes redundant | redundant given |
+        | ---: | :--- | ---: | :---: | :--- | :--- |
+        | 1 | a | 1.5 |  | b&#124;c |  |
+        | 2 | b&#124;c | 0.5 |  |  | a |
+        <BLANKLINE>
+        Best to keep first: a feature that others stand in for comes after them.
         <BLANKLINE>
         *Makes redundant*: once the feature is present, these add nothing.
     """
     check_same_players(graph, h)
-    ranking = scores_of(graph, scores)
     number_of = (layout or Layout()).group_number_of_players(h)
     players = order_of(graph, scores)[:top]
     columns = {
         "rank": ("---:", [str(rank + 1) for rank in range(len(players))]),
         "feature": (":---", [_cell(graph.names[player]) for player in players]),
-        "score": ("---:", [f"{ranking[player]:.4g}" for player in players]),
+        "score": ("---:", [f"{scores_of(graph, scores)[player]:.4g}" for player in players]),
         "Shapley value": ("---:", [_number(graph.shapley, player) for player in players]),
         "group": (":---:", [letter_of(number_of[player]) if player in number_of else "" for player in players]),
         "makes redundant": (":---", [_some(h.names, np.flatnonzero(h.adjacency[p]), 3) for p in players]),
@@ -56,10 +57,14 @@ def ranking_table(
     }
     if graph.shapley is None:
         del columns["Shapley value"]
+    elif scores is None:  # then scores are places, or the Shapley values themselves
+        del columns["score"]
     table = _table(columns)
     left = graph.n_players - len(players)
     note = f" {left:,} more features are not listed." if left else ""
-    return f"{table}\n\n*Makes redundant*: once the feature is present, these add nothing.{note}"
+    is_kept = "score" not in columns and graph.absolute is None
+    kept = "\n\nBest to keep first: a feature that others stand in for comes after them." if is_kept else ""
+    return f"{table}{kept}\n\n*Makes redundant*: once the feature is present, these add nothing.{note}"
 
 
 def groups_table(

@@ -15,7 +15,7 @@ from bivshap_lightning.explainers.rivals.second_order import _FromRows, index_we
 from bivshap_lightning.metrics import InsertionAUC, MutualRedundancyMasking
 from tests.oracles import Unanimity, Value, enumerate_shapley, table_model, table_value
 
-INDICES = ["shapley_interaction", "shapley_taylor", "shapley_excess"]
+INDICES = ["shapley_interaction", "shapley_taylor", "shapley_excess", "metagame"]
 
 
 def merged(value: Value, n: int, i: int, j: int) -> float:
@@ -58,8 +58,8 @@ def closed_form(game: Unanimity, index: str) -> np.ndarray:
     for t, a in zip(game.sets, game.scales, strict=True):
         if len(t) > 1:
             interaction, taylor = a / (len(t) - 1), 2 * a / (len(t) * (len(t) - 1))
-            value = {"shapley_interaction": interaction, "shapley_taylor": taylor}.get(index, taylor - interaction)
-            found[np.ix_(t, t)] += value
+            values = {"shapley_interaction": interaction, "shapley_taylor": taylor, "metagame": a / len(t) ** 2}
+            found[np.ix_(t, t)] += values.get(index, taylor - interaction)
     np.fill_diagonal(found, 0)
     return found
 
@@ -90,6 +90,29 @@ def test_excess_is_that_of_the_merged_pair(n):
     np.testing.assert_allclose(explanation.bivariate[0], excess_by_definition(table_value(table), n), atol=1e-12)
 
 
+@pytest.mark.parametrize("n", [2, 3, 6])
+def test_meta_attributions_by_definition(n):
+    """The Shapley value of j in the game of the Shapley value that i has among the players of a coalition.
+
+    They are symmetric, and with the share of i itself they add up to the Shapley value of i.
+    """
+    table = np.random.default_rng(n).normal(size=2**n)
+    value = table_value(table)
+
+    def of(i: int) -> np.ndarray:
+        def attribution(coalition: frozenset[int]) -> float:
+            return float(enumerate_shapley(lambda s: value(s & coalition), n)[i])
+
+        return enumerate_shapley(attribution, n)
+
+    expected = np.array([of(i) for i in range(n)])
+    np.testing.assert_allclose(expected, expected.T, atol=1e-12)
+    np.testing.assert_allclose(expected.sum(axis=1), enumerate_shapley(value, n), atol=1e-12)
+    np.fill_diagonal(expected, 0)
+    found = find_explainer("metagame").explain(table_game(table))
+    np.testing.assert_allclose(found.bivariate[0], expected, atol=1e-12)
+
+
 @pytest.mark.parametrize("index", INDICES)
 def test_unanimity_games_in_closed_form(index):
     game = Unanimity(9, n_terms=20, seed=0)
@@ -100,7 +123,7 @@ def test_weights_sum_to_what_an_isolated_pair_gets():
     for n in (2, 5, 9):
         counts = torch.tensor([math.comb(n - 2, s) for s in range(n - 1)], dtype=torch.float64)
         sums = [float(index_weights(index, n) @ counts) for index in INDICES]
-        np.testing.assert_allclose(sums, [1, 1, 0], atol=1e-12)
+        np.testing.assert_allclose(sums, [1, 1, 0, 1 / 4], atol=1e-12)
 
 
 @pytest.mark.parametrize("index", INDICES)
@@ -168,7 +191,7 @@ def test_error_falls_with_evaluations(index):
 
 def test_excess_is_taylor_less_interaction_also_when_estimated():
     game = Unanimity(20, n_terms=50, seed=1)
-    interaction, taylor, excess = (explain(game, index, n_evaluations=900).bivariate for index in INDICES)
+    interaction, taylor, excess = (explain(game, index, n_evaluations=900).bivariate for index in INDICES[:3])
     torch.testing.assert_close(excess, taylor - interaction)
 
 
