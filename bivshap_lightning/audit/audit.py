@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from bivshap_lightning.audit.batches import Batch, labels_as_target, players_of
+from bivshap_lightning.audit.changes import DrawnSample, changes_of, drawn_samples
 from bivshap_lightning.audit.columns import with_column_costs
 from bivshap_lightning.audit.comparison import ends, equal_terms, ranked, signs
 from bivshap_lightning.audit.default_removal import is_table
+from bivshap_lightning.audit.record_changes import ShapleyChange
 from bivshap_lightning.audit.record_decisions import SufficientSummary
 from bivshap_lightning.audit.results import (
     OF_GRAPHS,
@@ -31,6 +34,7 @@ from bivshap_lightning.audit.results import (
     ChunkResult,
     ExplainedSample,
     array_of,
+    change_numbers,
     numbers_of_results,
     state_of,
     sufficient_numbers,
@@ -41,6 +45,7 @@ from bivshap_lightning.audit.settings import AuditSettings
 from bivshap_lightning.audit.task import as_classes, true_labels
 from bivshap_lightning.explainers import Explanation, default_evaluations, explain_until, find_explainer
 from bivshap_lightning.explainers.auto import DEFAULT_TARGET_ERROR
+from bivshap_lightning.explainers.changes import drawn_values_kept
 from bivshap_lightning.explainers.registry import StagedExplainer
 from bivshap_lightning.explainers.sufficient import N_SUPERSETS, SUPERSETS_PER_TURN, SufficientSet, sufficient_set
 from bivshap_lightning.game import Game
@@ -80,8 +85,10 @@ class Audit:
         agree: where all processes must make the same forward passes, gives every process the value of rank zero; used
             for what depends on the clock.
         progress: a bar of samples.
+        earlier: what the audit before drew for the samples, by their index; None to keep nothing.
 
     Attributes:
+        drawn: what this audit drew for the samples, by their index, for the next one.
         comparison_seconds: what the other explainers have taken so far, here.
     """
 
@@ -93,6 +100,7 @@ class Audit:
         *,
         agree: Callable[[Any], Any] | None = None,
         progress: ProgressBar | None = None,
+        earlier: Mapping[int, DrawnSample] | None = None,
     ) -> None:
         self.settings = settings
         self._names = names
@@ -105,6 +113,7 @@ class Audit:
         self._metrics = {key: metric.to(device) for key, metric in metrics.items()}
         self._skipped: dict[str, str] = {}
         self.comparison_seconds = 0.0
+        self._earlier, self.drawn = earlier, dict[int, DrawnSample]()
 
     def _make_metrics(self, gamma: float) -> dict[tuple[str, str], SampleMetric]:
         # Results of other processes are combined explicitly, not synchronised by torchmetrics.
@@ -163,7 +172,13 @@ class Audit:
         return Portion(bar, game.n_samples, n_rows * game.n_samples)
 
     def _explain_and_judge(self, game: Game, chunk: SampleChunk, deadline: float) -> ChunkResult:
-        explanation = self._explain(game, deadline)
+        with drawn_values_kept() as drawn:
+            explanation = self._explain(game, deadline)
+        changes: Sequence[ShapleyChange | None] = [None] * len(explanation)
+        if self._earlier is not None:
+            found = drawn_samples(game, chunk.places, drawn)
+            self.drawn |= found
+            changes = changes_of(game, chunk.places, self._earlier, found)
         names = [self._names_of(game, b) for b in range(len(explanation))]
         graphs = [explanation.graph(b, n) for b, n in enumerate(names)]
         shared = SharedRows(game)
@@ -177,7 +192,12 @@ class Audit:
         off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
         error = explanation.standard_error
         return ChunkResult(
-            samples=self._samples(game, chunk.batch, chunk.places, graphs, sets),
+            samples=[
+                replace(sample, change=change)
+                for sample, change in zip(
+                    self._samples(game, chunk.batch, chunk.places, graphs, sets), changes, strict=True
+                )
+            ],
             errors=[] if error is None else error[:, off].double().mean(dim=1).tolist(),
             states={key: state_of(metric) for key, metric in self._metrics.items()},
             n_forwards=int(game.n_evaluations.sum()),
@@ -208,7 +228,7 @@ class Audit:
             if metric == curve_metric
         }
         samples = with_scores([s for part in parts for s in part.samples], results, self.settings.task)
-        numbers |= sufficient_numbers(samples)
+        numbers |= sufficient_numbers(samples) | change_numbers(samples)
         return AuditResult(
             numbers=numbers,
             curves=curves,

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from bivshap_lightning.audit.errors import RecordError
 from bivshap_lightning.audit.json_fields import NOT_STORED, OPTIONAL, decode, encode
 from bivshap_lightning.audit.record_arrays import graphs_of_samples, verify_arrays
+from bivshap_lightning.audit.record_changes import Change
 from bivshap_lightning.audit.record_checks import verify_fields
 from bivshap_lightning.audit.record_columns import ColumnReport
 from bivshap_lightning.audit.record_files import read_files, write_files
@@ -86,6 +87,7 @@ class AuditRecord:
             common.
         partners: pairs of features that need each other most, likewise.
         sweep: roles, density and accuracies at other gammas.
+        change: what changed since the audit before, if there was one.
         notes: sentences about the whole audit, such as that there was nothing to explain.
         columns: what dropping each column of a table costs, and which can go; None where it was not asked.
         validation_metrics: what the training run itself logged at the time of the audit, such as its validation loss.
@@ -117,6 +119,7 @@ class AuditRecord:
     substitutes: tuple[PairSummary, ...] = field(default=(), metadata=OPTIONAL)
     partners: tuple[PairSummary, ...] = field(default=(), metadata=OPTIONAL)
     sweep: tuple[GammaPoint, ...] = field(default=(), metadata=OPTIONAL)
+    change: Change | None = field(default=None, metadata=OPTIONAL)
     notes: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     columns: ColumnReport | None = field(default=None, metadata=OPTIONAL)
     validation_metrics: Mapping[str, float] = field(default_factory=dict, metadata=OPTIONAL)

@@ -76,6 +76,9 @@ def verify_fields(record: AuditRecord) -> None:
         _verify_metrics(record, found.metrics, members[name], f"{place}.metrics")
     if record.columns is not None:
         _verify_columns(record, record.columns)
+    for tag, found_change in ({} if record.change is None else record.change.metrics).items():
+        error = found_change.standard_error
+        demand(error >= 0, record, "change.metrics", "be 0 or more", error, key=tag, field=".standard_error")
     for k, point in enumerate(record.sweep):
         shares = [*point.roles.values(), point.density, point.share_removable, point.accuracy_with_representatives]
         inside = point.gamma >= 0 and all(-TOLERANCE <= share <= 1 + TOLERANCE for share in shares)
@@ -100,6 +103,11 @@ def _verify_sample(record: AuditRecord, sample: SampleSummary, place: str) -> No
         _verify_range(record, tag, score, f"{place}.scores")
     if sample.sufficient is not None:
         _verify_sufficient(record, sample, sample.sufficient, f"{place}.sufficient")
+    if sample.change is not None:
+        sizes = (len(sample.change.shapley), len(sample.change.standard_error))
+        demand(set(sizes) == {sample.n_players}, record, f"{place}.change", "hold a number per player", sizes)
+        sound = all(error >= 0 for error in sample.change.standard_error)
+        demand(sound, record, f"{place}.change.standard_error", "be 0 or more", sample.change.standard_error)
 
 
 def _verify_sufficient(record: AuditRecord, sample: SampleSummary, found: SufficientSummary, place: str) -> None:

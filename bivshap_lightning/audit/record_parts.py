@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bivshap_lightning.audit.json_fields import OPTIONAL
+from bivshap_lightning.audit.record_changes import ShapleyChange
 from bivshap_lightning.audit.record_decisions import SufficientSummary
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.batched import rank_one
@@ -324,6 +325,7 @@ class SampleSummary(GraphSummary):
         scores: what the metrics gave it, by tag.
         words: one per player if it is a text.
         sufficient: players that suffice for its decision; None where a value is explained.
+        change: of its Shapley values since the audit that the record's `change` names; None if it is unknown.
     """
 
     index: int
@@ -333,6 +335,7 @@ class SampleSummary(GraphSummary):
     scores: Mapping[str, float] = field(default_factory=dict)
     words: tuple[str, ...] | None = None
     sufficient: SufficientSummary | None = field(default=None, metadata=OPTIONAL)
+    change: ShapleyChange | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def class_name(self) -> str:

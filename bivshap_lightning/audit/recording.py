@@ -136,6 +136,7 @@ def make_record(
         cost=Cost(**cost, evaluations_per_sample=dict(result.n_evaluations)),
         **(_pairs_over(result.samples, gamma) if _have_common_players(result.samples) else {}),
         sweep=_sweep_of(result.sweep),
+        change=result.change,
         notes=notes_of(result, settings),
         columns=columns_of_samples(result.samples, gamma),
         arrays=arrays_of(result.samples),
@@ -211,6 +212,7 @@ def _sample_summary(sample: ExplainedSample, gamma: float, class_names: ClassNam
         scores=dict(sample.scores),
         words=None if sample.words is None else tuple(sample.words),
         sufficient=sample.sufficient,
+        change=sample.change,
         **GraphSummary.fields_of(sample.graph, gamma),
     )
 

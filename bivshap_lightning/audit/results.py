@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bivshap_lightning.audit.record_changes import CHANGE, Change, ShapleyChange
 from bivshap_lightning.audit.record_decisions import SufficientSummary
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.metrics.catalogue import find_number, ranking_numbers
@@ -40,6 +41,7 @@ class ExplainedSample:
         row: (D,) the sample itself if it is a row of a table and the audit reports on columns.
         row_players: (D,) the player of each of these columns, -1 for none.
         column_costs: (F,) Shapley values of the loss game with the true label, likewise.
+        change: of its Shapley values since the audit before; None if it is unknown.
     """
 
     index: int
@@ -54,6 +56,7 @@ class ExplainedSample:
     row: NDArray[Any] | None = None
     row_players: NDArray[Any] | None = None
     column_costs: NDArray[Any] | None = None
+    change: ShapleyChange | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ class AuditResult:
         removal: what replaced absent players.
         skipped: other explainers that were left out, with the reason.
         compared_epoch: the epoch whose numbers of other explainers these are; None for this audit's own.
+        change: since the audit before; None if there was none.
     """
 
     numbers: dict[str, tuple[float, float]]
@@ -108,6 +112,18 @@ class AuditResult:
     removal: str
     skipped: dict[str, str]
     compared_epoch: int | None = None
+    change: Change | None = None
+
+    def with_change_since(self, earlier: AuditResult, epoch: int, step: int) -> AuditResult:
+        """This result with what changed since an earlier one.
+
+        Args:
+            earlier: a result, without numbers that are those of still earlier audits.
+            epoch: of that result.
+            step: of that result.
+        """
+        before, now = ({s.index: s.scores for s in result.samples} for result in (earlier, self))
+        return replace(self, change=Change.between(before, now, epoch=epoch, step=step))
 
     def with_comparison(self, earlier: AuditResult, epoch: int) -> AuditResult:
         """This result with the numbers of other explainers of an earlier one, which judged the same samples.
@@ -186,6 +202,21 @@ def sufficient_numbers(samples: Sequence[ExplainedSample]) -> dict[str, tuple[fl
     if not all(found):
         return {}
     return {tag: ratio_of_sums([(scores[tag], 1.0) for scores in found]) for tag in found[0]}
+
+
+def change_numbers(samples: Sequence[ExplainedSample]) -> dict[str, tuple[float, float]]:
+    """How much Shapley values changed and how much of that may be noise, by tag; none if no sample says."""
+    found = [
+        s.change.relative_to(s.graph.known_shapley.tolist())
+        for s in samples
+        if s.change is not None and s.graph.shapley is not None
+    ]
+    if not found:
+        return {}
+    return {
+        f"{CHANGE}importance": ratio_of_sums([(change, 1.0) for change, _ in found]),
+        f"{CHANGE}standard_error": (sum(error for _, error in found) / len(found), 0.0),
+    }
 
 
 def state_of(metric: SampleMetric) -> dict[str, NDArray[Any]]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from bivshap_lightning.audit.audit import AuditResult, AuditSettings
 from bivshap_lightning.audit.default_removal import background_of
 from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.audit.record_changes import CHANGE
 from bivshap_lightning.audit.task import TaskName
 from bivshap_lightning.callbacks.lightning import (
     EitherCallback,
@@ -43,7 +44,7 @@ class BivShapCallback(EitherCallback):
     through Lightning's own `log`, so that any logger, `EarlyStopping` and `ModelCheckpoint` see them; the table of
     numbers in the documentation lists every tag: ``bivshap/post_hoc_accuracy/<explainer>`` and other metrics of
     rankings for "ours" and for each explainer of `compare_with`, ``bivshap/redundancy/...``,
-    ``bivshap/estimate/standard_error``, ``bivshap/cost/...`` and ``bivshap/failed``.
+    ``bivshap/estimate/standard_error``, ``bivshap/change/...``, ``bivshap/cost/...`` and ``bivshap/failed``.
 
     Args:
         n_samples: how many validation samples are explained, over all processes. They are chosen once, the same number
@@ -343,7 +344,8 @@ class BivShapCallback(EitherCallback):
     def _publish(self, trainer: Any, stage: str, start: float) -> BaseException | None:
         """Numbers for the log, then, on rank zero, panels, record and one line. Returns the error if that failed."""
         result = cast(AuditResult, self.result)
-        self._logged |= {name: value for name, (value, _) in result.numbers.items()}
+        lasting = {tag: value for tag, value in self._logged.items() if not tag.startswith(CHANGE)}
+        self._logged = lasting | {name: value for name, (value, _) in result.numbers.items()}
         self._run = self._about(trainer, stage)
         path, self.record_path = self._path_of_record(trainer), None
         self._cost = cost_of(result, start, self._epoch_start)

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bivshap_lightning.audit.audit import Audit, AuditResult, AuditSettings, ChunkResult
 from bivshap_lightning.audit.batches import Batch, Forward, has_two_players, read_batch
+from bivshap_lightning.audit.changes import DrawnSample
 from bivshap_lightning.audit.selection import CHUNK, SampleChunk, SampleSelection
 from bivshap_lightning.audit.task import Task, TaskError, TaskName, find_task
 from bivshap_lightning.callbacks.background import AutomaticRemoval
@@ -85,6 +86,8 @@ class AuditRunner:
         self.task: Task | None = None
         self.resolved = settings
         self.comparison_seconds: float | None = None
+        self._drawn: dict[str, dict[int, DrawnSample]] = {}
+        self._last: dict[str, tuple[int, int, AuditResult]] = {}
 
     def has_samples(self, stage: str) -> bool:
         """Whether batches of a stage have been offered."""
@@ -101,7 +104,7 @@ class AuditRunner:
     def load_state_dict(self, state: Mapping[str, Iterable[str]]) -> None:
         """Look for the same samples again."""
         self._wanted = {stage: list(keys) for stage, keys in state.items()}
-        self._selections = {}
+        self._selections, self._drawn, self._last = {}, {}, {}
 
     def offer(self, trainer: Any, batch: Any, stage: str) -> None:
         """Consider the samples of a batch, until the choice is made."""
@@ -132,6 +135,8 @@ class AuditRunner:
         own, self._batch_error = self._batch_error, None
         if any_process(trainer, own):
             self._selections.pop(stage, None)
+            self._drawn.pop(stage, None)
+            self._last.pop(stage, None)
             return None, own or RuntimeError(ELSEWHERE)
         with torch.inference_mode(False), torch.no_grad(), global_rngs_kept([pl_module.device]):
             selection = self._choose(trainer, stage)
@@ -153,12 +158,28 @@ class AuditRunner:
             agree = trainer.strategy.broadcast if self.in_lockstep else None
             settings = self.resolved if compare else replace(self.resolved, compare_with=())
             with audit_progress(trainer, selection.n_mine) as bar:
-                audit = Audit(settings, pl_module.device, self.feature_names, agree=agree, progress=bar)
+                audit = Audit(
+                    settings,
+                    pl_module.device,
+                    self.feature_names,
+                    agree=agree,
+                    progress=bar,
+                    earlier=self._drawn.get(stage, {}),
+                )
                 parts, failure = self._on_all(
                     trainer, pl_module, lambda: self._explain(trainer, pl_module, audit, selection, start)
                 )
             self.comparison_seconds = audit.comparison_seconds if compare else None
-            return (audit.combine(parts), None) if failure is None else (None, failure)
+            if failure is not None:
+                return None, failure
+            self._drawn[stage] = audit.drawn
+            return self._with_change(trainer, stage, audit.combine(parts)), None
+
+    def _with_change(self, trainer: Any, stage: str, result: AuditResult) -> AuditResult:
+        """The result with what changed since the last audit of the stage."""
+        before = self._last.get(stage)
+        self._last[stage] = (trainer.current_epoch, logged_step(trainer), result)
+        return result if before is None else result.with_change_since(before[2], before[0], before[1])
 
     def about(self, trainer: Any, stage: str) -> dict[str, Any]:
         """Which audit this is, for the record."""

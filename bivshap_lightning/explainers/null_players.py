@@ -173,6 +173,10 @@ class ReducedGame:
             return [cls(game)]
         return [cls(game, (counts == count).nonzero()[:, 0]) for count in different]
 
+    def part(self, samples: Tensor) -> ReducedGame:
+        """The same for some of the samples, by their int64 positions here."""
+        return ReducedGame(self.game, samples if self.samples is None else self.samples[samples])
+
     @property
     def places(self) -> Tensor:
         """(B' or 1, F) int64: which of the remaining players a player is, -1 for those that were removed."""

@@ -16,6 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from bivshap_lightning.explainers.changes import keep_drawn_values
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
 from bivshap_lightning.explainers.rows import RowEstimator, Rows
 
@@ -95,6 +96,12 @@ class _DrawnRows:
             return self.estimator.from_outcomes(rows, [values])[0]
         estimate, of_log_odds = self.estimator.from_outcomes(rows, [values, log_odds(values)])
         return replace(estimate, log_odds=replace(of_log_odds, absolute_gains=None))
+
+    def hand_over(self, game: ReducedGame, samples: Tensor) -> None:
+        """Let the values of some of the samples be kept for a later comparison."""
+        if self.rows is not None:
+            whole = game if len(samples) == game.n_samples else game.part(samples)
+            keep_drawn_values(self.estimator, self.rows, self.values[samples], whole)
 
     def keep(self, samples: Tensor) -> None:
         """Go on with some of the samples."""
@@ -210,6 +217,8 @@ class StagedRun:
         own = found.notes or ("",) * len(done)
         both = tuple("; ".join(filter(None, pair)) for pair in zip(own, notes, strict=True))
         self._finished.append((self._left[index], replace(found, notes=both if any(both) else ())))
+        if isinstance(self._state, _DrawnRows):
+            self._state.hand_over(self._game, index)
         if len(done) == len(self._left):
             self._budgets, self._left = [], self._left[:0]
             return
@@ -218,8 +227,7 @@ class StagedRun:
         rest = others.nonzero()[:, 0]
         self._state.keep(rest)
         self._left, self._current = self._left[rest], self._current[rest]
-        whole = self._game.samples
-        self._game = ReducedGame(self._game.game, rest if whole is None else whole[rest])
+        self._game = self._game.part(rest)
 
     def estimate(self) -> Estimate:
         """The estimate of all samples, in their order."""

@@ -275,6 +275,17 @@ AUDIT_NUMBERS: list[Number] = [
         meaning="standard error of the graphs' weights; 0 when they are exact",
     ),
     Number(
+        tag="bivshap/change/importance", title="change", direction="neutral", range=COUNT, interval="normal",
+        formula="mean over samples of sum |phi - phi'| / sum |phi|, phi' of the audit before; samples whose explained "
+        "class or players changed are left out",
+        meaning="how much Shapley values changed since the audit before, as a share of them",
+    ),
+    Number(
+        tag="bivshap/change/standard_error", title="error of the change", direction="lower", range=COUNT,
+        formula="mean over samples of sum of the standard errors of phi - phi' / sum |phi|", interval="none",
+        meaning="how large bivshap/change/importance may be by the estimate's noise alone; 0 when values are exact",
+    ),
+    Number(
         tag="class_graph/density", title="density", direction="neutral", range=UNIT, interval="undecided edges",
         formula="redundant edges / ordered pairs of the class's mean graph", scope="class graph", of_graph=_density,
         meaning="ordered pairs of features in the mean graph of a class where the first makes the second redundant",

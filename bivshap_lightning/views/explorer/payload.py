@@ -56,6 +56,42 @@ def parse_subject(text: str) -> Subject:
 
 
 @dataclass(frozen=True)
+class SizeChange:
+    """How the sizes of Shapley values changed since the audit before, which had the same samples and coalitions.
+
+    Attributes:
+        step: of the audit before.
+        values: (F,) changes; of a class the means over its samples.
+        errors: (F,) their standard errors; of a class the means, as for the values themselves.
+    """
+
+    step: int
+    values: NDArray[Any]
+    errors: NDArray[Any]
+
+    @classmethod
+    def of(cls, record: AuditRecord, positions: Sequence[int], graphs: Sequence[ExplanationGraph]) -> SizeChange | None:
+        """The change of a sample or a class; None if that of one of the samples is unknown, or they differ in players.
+
+        Args:
+            record: the record.
+            positions: of the samples.
+            graphs: of the samples.
+        """
+        changes = [record.samples[k].change for k in positions]
+        known = [change for change in changes if change is not None]
+        step = None if record.change is None else record.change.step
+        if step is None or len(known) < len(changes) or len({graph.names for graph in graphs}) > 1:
+            return None
+        sizes = [
+            np.abs(graph.known_shapley) - np.abs(graph.known_shapley - np.array(change.shapley))
+            for graph, change in zip(graphs, known, strict=True)
+        ]
+        errors = [change.standard_error for change in known]
+        return cls(step, np.mean(sizes, axis=0), np.mean(errors, axis=0))
+
+
+@dataclass(frozen=True)
 class SubjectData:
     """One graph of a record and what belongs to it.
 
@@ -65,6 +101,7 @@ class SubjectData:
         words: one per player if it is a text.
         image: (H, W) or (H, W, 3) uint8, or None.
         segments: (H, W) the player of each pixel, or None.
+        change: since the audit before, if the record knows it.
     """
 
     graph: ExplanationGraph
@@ -72,6 +109,7 @@ class SubjectData:
     words: tuple[str, ...] | None = None
     image: NDArray[Any] | None = None
     segments: NDArray[Any] | None = None
+    change: SizeChange | None = None
 
 
 def subject_data(record: AuditRecord, subject: Subject) -> SubjectData:
@@ -91,7 +129,8 @@ def subject_data(record: AuditRecord, subject: Subject) -> SubjectData:
             raise RecordError(f"{record.source}: `subject` must be a sample of the record, got sample {name}.")
         graph = graph_of_sample(record, position)
         axis = None if graph.shapley is None else values_of_sample(graph)
-        return SubjectData(graph, axis, record.samples[position].words, *_picture(record, position))
+        change = SizeChange.of(record, [position], [graph])
+        return SubjectData(graph, axis, record.samples[position].words, *_picture(record, position), change)
     positions = [k for k, sample in enumerate(record.samples) if sample.class_name == name]
     if name not in record.classes or not positions:
         raise RecordError(f"{record.source}: `subject` must be a class with a mean graph, got class {name!r}.")
@@ -100,7 +139,8 @@ def subject_data(record: AuditRecord, subject: Subject) -> SubjectData:
     pictured = next((k for k in positions if f"segments_{k}" in record.arrays), None)
     same_players = graphs[0].names == mean.names
     picture = (None, None) if pictured is None or not same_players else _picture(record, pictured)
-    return SubjectData(mean, _axis_of_class(mean, graphs), None, *picture)
+    change = SizeChange.of(record, positions, graphs)
+    return SubjectData(mean, _axis_of_class(mean, graphs), None, *picture, change)
 
 
 def _axis_of_class(mean: ExplanationGraph, graphs: Sequence[ExplanationGraph]) -> AxisValues | None:
@@ -139,6 +179,7 @@ def graph_bytes(data: SubjectData) -> bytes:
         "orders": _orders(graph),
         "arcs": [],
         "axis_kind": None,
+        "changed_since": None if data.change is None else data.change.step,
     }
     arrays: dict[str, NDArray[Any]] = {"weights": graph.weights}
     if graph.absolute is not None:
@@ -151,6 +192,8 @@ def graph_bytes(data: SubjectData) -> bytes:
         header["axis_kind"] = "sample" if axis.n_samples is None else "class"
         header["arcs"] = axis.strongest_pairs(axis.order()[:ARC_ROWS], MAX_ARCS)
         arrays |= _axis_arrays(axis)
+    if data.change is not None:
+        arrays |= {"size_change": data.change.values, "size_change_error": data.change.errors}
     if data.image is not None and data.segments is not None:
         arrays |= {"image": data.image, "segments": data.segments.astype(np.int32)}
     return _pack(header, arrays)

@@ -12,6 +12,8 @@
  * @property {Float32Array|Float64Array|null} shapley
  * @property {Float32Array|Float64Array|null} shapleySize
  * @property {Float32Array|Float64Array|null} shapleyError
+ * @property {{step: number, values: Float32Array|Float64Array, errors: Float32Array|Float64Array}|null} change of shapleySize
+ *   since the audit at that step, if the record knows it
  * @property {Float32Array|Float64Array|null} lateSize
  * @property {Float32Array|Float64Array|null} lateError
  * @property {boolean} isExact whether neither weights nor Shapley values have an error
@@ -60,6 +62,7 @@ export function parseGraph(buffer) {
     shapley: read("shapley"),
     shapleySize: read("shapley_size"),
     shapleyError,
+    change: typeof header.changed_since === "number" ? { step: header.changed_since, values: read("size_change"), errors: read("size_change_error") } : null,
     lateSize: read("late_size"),
     lateError: read("late_error"),
     isExact: !error && !(shapleyError ?? []).some((value) => value > 0),

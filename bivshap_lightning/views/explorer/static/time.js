@@ -138,15 +138,19 @@ async function fillChange(context, node) {
 function changePicture(context, before, other) {
   const { graph, decision } = context;
   if (!graph.axis || !before.axis) return el("p", { class: "empty" }, "Without Shapley values there is nothing to compare.");
+  const isBefore = other.run === context.moment.run && other.tag === context.moment.tag && other.stage === context.moment.stage && other.step === graph.change?.step;
+  const known = isBefore ? graph.change : null;
   const then = decide(before, decision.gamma, context.ignoreErrors);
   const changes = graph.names.flatMap((name, now) => {
     const old = before.names.indexOf(name);
     if (old < 0) return [];
     const [from, to] = [before.shapleySize[old], graph.shapleySize[now]];
-    return [{ now, from, to, error: Math.hypot(before.shapleyError[old], graph.shapleyError[now]), roles: [then.roles[old], decision.roles[now]] }];
+    const by = known ? known.values[now] : to - from;
+    const error = known ? known.errors[now] : Math.hypot(before.shapleyError[old], graph.shapleyError[now]);
+    return [{ now, from, to, by, error, roles: [then.roles[old], decision.roles[now]] }];
   });
   if (!changes.length) return el("p", { class: "empty" }, "The two audits have no feature in common.");
-  const shown = [...changes].sort((a, b) => Math.abs(b.to - b.from) - Math.abs(a.to - a.from)).slice(0, MAX_CHANGES);
+  const shown = [...changes].sort((a, b) => Math.abs(b.by) - Math.abs(a.by)).slice(0, MAX_CHANGES);
   const width = Math.max(420, Math.min(context.width, 920));
   const row = 26;
   const height = 30 + row * shown.length + 30;
@@ -158,7 +162,7 @@ function changePicture(context, before, other) {
   picture.append(svg("text", { x: right + 16, y: 14, class: "tick" }, "change ± standard error"), svg("text", { x: right + 186, y: 14, class: "tick" }, "role"));
   shown.forEach((c, k) => {
     const y = 30 + row * (k + 0.5);
-    const isSure = Math.abs(c.to - c.from) > SURE * c.error;
+    const isSure = Math.abs(c.by) > SURE * c.error;
     const said = `${context.label(c.now)}: ${format(c.from)} then, ${format(c.to)} now, ${isSure ? "beyond noise" : "within noise"}`;
     const [was, is] = c.roles;
     picture.append(svg("g", { class: isSure ? "row" : "row unsure", ...context.mark(c.now, said) }, svg("title", {}, said),
@@ -166,9 +170,9 @@ function changePicture(context, before, other) {
       svg("text", { x: left - 14, y: y + 4.5, "text-anchor": "end", class: "label" }, shorten(context.label(c.now), 22)),
       svg("line", { x1: x(c.from), x2: x(c.to), y1: y, y2: y, class: "lost" }),
       svg("circle", { cx: x(c.from), cy: y, r: 5, class: "ring" }), svg("circle", { cx: x(c.to), cy: y, r: 5, class: "dot" }),
-      svg("text", { x: right + 16, y: y + 4.5, class: "label" }, `${c.to >= c.from ? "+" : "−"}${Number(Math.abs(c.to - c.from).toPrecision(3))} ± ${Number(c.error.toPrecision(2))}`),
+      svg("text", { x: right + 16, y: y + 4.5, class: "label" }, `${c.by >= 0 ? "+" : "−"}${Number(Math.abs(c.by).toPrecision(3))} ± ${Number(c.error.toPrecision(2))}`),
       svg("text", { x: right + 186, y: y + 4.5, class: "label" }, was === is ? `${ROLES[is].sign} ${is}` : `${ROLES[was].sign} → ${ROLES[is].sign} ${is}`)));
   });
-  const note = `Ring: ${context.momentName(other)}${other.run === context.moment.run ? "" : ` of ${other.run}`}. Dot: ${context.momentName(context.moment)}. Sizes of Shapley values, both at this γ; the error takes the two audits as independent. Faint rows are within noise. ${shown.length} of ${changes.length} features, the largest changes first.`;
+  const note = `Ring: ${context.momentName(other)}${other.run === context.moment.run ? "" : ` of ${other.run}`}. Dot: ${context.momentName(context.moment)}. Sizes of Shapley values, both at this γ; ${known ? "the error is that of the change: both audits drew the same coalitions" : "the error takes the two audits as independent"}. Faint rows are within noise. ${shown.length} of ${changes.length} features, the largest changes first.`;
   return el("div", {}, picture, el("p", { class: "note" }, note));
 }
