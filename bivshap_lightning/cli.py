@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bivshap_lightning import __version__
-from bivshap_lightning.console import FAILED, INTERNAL, PASSED, UNJUDGED, fail, put, put_json
+from bivshap_lightning.console import FAILED, INTERNAL, PASSED, UNJUDGED, OutputError, fail, put, put_error, put_json
 from bivshap_lightning.trusted_records import add_calibrate, add_history
 
 EPILOG = "exit codes: 0 pass, 1 fail, 2 usage or a missing or bad record, 3 internal error"
@@ -38,13 +38,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Names in a record may hold what the terminal's encoding lacks.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    as_json = _wants_json(arguments)
+    try:
+        return _run(arguments, _wants_json(arguments))
+    except OutputError as error:  # a verdict that nobody can read is none
+        return fail(str(error), as_json=False)
+
+
+def _run(arguments: Sequence[str], as_json: bool) -> int:
     try:
         options, words = _parser().parse_known_args(arguments)
         if words and options.run is not _audit:
             _parser().error(f"unrecognized arguments: {' '.join(words)}")
         options.words = words
         code: int = options.run(options)
+    except OutputError:
+        raise
     except _UsageError as error:
         return fail(str(error) if as_json else error.with_usage, as_json)
     except Exception as error:  # a message and an exit code, never a pass
@@ -71,6 +79,9 @@ class _UsageError(Exception):
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise _UsageError(message, self.format_usage())
+
+    def print_help(self, file: Any = None) -> None:
+        put(self.format_help().rstrip("\n"))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -136,7 +147,8 @@ def _audit(options: argparse.Namespace) -> int:
     outcome = run(options, options.words)
     if outcome.error:
         fail(outcome.error, options.json and is_first_process(), outcome.code)
-        print(outcome.details, end="", file=sys.stderr, flush=True)
+        if outcome.details:
+            put_error(outcome.details.rstrip("\n"))
         let_parent_leave()
     elif outcome.text:
         put(outcome.text)

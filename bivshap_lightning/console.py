@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from bivshap_lightning.text import printable
 
@@ -14,8 +14,15 @@ PASSED, FAILED, UNJUDGED, INTERNAL = 0, 1, 2, 3
 MAX_MESSAGE = 4000
 
 
+class OutputError(Exception):
+    """Standard output takes nothing more, so that what was found is not told."""
+
+
 def put(text: str) -> None:
     """Print to standard output.
+
+    Raises:
+        OutputError: if it cannot be written, as on a full disk. A reader that closed the pipe, such as `head`, is none.
 
     Example:
         >>> put("done")
@@ -23,8 +30,29 @@ def put(text: str) -> None:
     """
     try:
         print(text, flush=True)
-    except BrokenPipeError:  # the reader, such as `head`, closed the pipe; the exit code stays
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        _discard(sys.stdout)
+        if not isinstance(error, BrokenPipeError):
+            raise OutputError(f"standard output must be writable, got {error.strerror}.") from None
+
+
+def put_error(text: str) -> None:
+    """Print to standard error; where that cannot be written, the exit code alone tells.
+
+    Example:
+        >>> put_error("no record")
+    """
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        _discard(sys.stderr)
+
+
+def _discard(stream: TextIO) -> None:
+    """Lead what a stream still holds nowhere, or the interpreter fails on it when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def put_json(value: Mapping[str, Any]) -> None:
@@ -59,5 +87,5 @@ def fail(message: str, as_json: bool, code: int = UNJUDGED) -> int:
     if as_json:
         put_json({"error": message})
     else:
-        print(f"bivshap: {printable(message, longest=MAX_MESSAGE)}", file=sys.stderr)
+        put_error(f"bivshap: {printable(message, longest=MAX_MESSAGE)}")
     return code

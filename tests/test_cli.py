@@ -133,6 +133,36 @@ def test_a_reader_that_leaves_early_does_not_change_the_verdict(folder):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk without room")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["gate", "record.json", "--rules", "lenient.toml"],
+        ["gate", "record.json", "--rules", "strict.toml", "--json"],
+        ["gate", "none.json", "--rules", "strict.toml", "--json"],
+        ["report", "record.json", "-o", "page.html"],
+        ["--version", "--json"],
+        ["gate", "--json"],
+        ["gate", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_output_without_room_is_2(folder, words, unbuffered):
+    """What cannot be told is no pass; and an error that cannot be told either is still one."""
+    arguments = [str(folder / word) if Path(word).suffix else word for word in words]
+    command = [sys.executable, "-m", "bivshap_lightning.cli", *arguments]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False, cwd=ROOT, env=environment
+        )
+        silent = subprocess.run(command, stdout=full, stderr=full, timeout=60, check=False, cwd=ROOT, env=environment)
+    assert done.returncode == 2
+    assert done.stderr == "bivshap: standard output must be writable, got No space left on device.\n"
+    assert silent.returncode == 2
+
+
 def test_comparisons(folder, tmp_path):
     new = folder / "record.json"
     assert call("gate", new, "--rules", folder / "change.toml", "--against", new)[0] == 0

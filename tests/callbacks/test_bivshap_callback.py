@@ -1,12 +1,8 @@
 """The callback in real Trainers: what it logs, what it leaves untouched, how it resumes and how it fails."""
 
 import copy
-import gc
 import json
-import os
 import random
-import tempfile
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -556,41 +552,3 @@ def test_one_line_says_what_was_found_and_what_it_cost(tmp_path, caplog):
     assert advice_on({"seconds": 1.0, "epochs": 0.05}, []) == ""
     assert "lower `n_evaluations`" in advice_on({"seconds": 1.0, "epochs": 11.0}, [])
     assert advice_on({"seconds": 1.0, "epochs": 11.0}, [cheap]) == ""
-
-
-def used() -> dict[str, int]:
-    """What this process holds: objects, memory, descriptors, threads, temporary files."""
-    gc.collect()
-    return {
-        "objects": len(gc.get_objects()),
-        "memory": int(Path("/proc/self/statm").read_text().split()[1]) * 4096,
-        "descriptors": len(os.listdir("/proc/self/fd")),
-        "threads": threading.active_count(),
-        "temporary files": len(os.listdir(tempfile.gettempdir())),
-    }
-
-
-@pytest.mark.parametrize(
-    "n_epochs",
-    [pytest.param(30, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.exhaustive)],
-)
-@pytest.mark.timeout(900)
-def test_nothing_grows_over_many_epochs(tmp_path, n_epochs):
-    first, seen = n_epochs // 5, {}
-
-    class Watch(pl.Callback):
-        def on_validation_end(self, trainer, pl_module) -> None:
-            if trainer.current_epoch in (first, n_epochs - 1):
-                seen[trainer.current_epoch] = used()
-
-    callback = BivShapCallback(**SOME | {"panels": PanelOptions(n_samples=1, n_classes=0)})
-    logger = TensorBoardLogger(tmp_path, name="tb", version="")
-    run = trainer(tmp_path, callback, Watch(), max_epochs=n_epochs, logger=logger, num_sanity_val_steps=0)
-    run.fit(Module(), train_loader(16), valid_loader(16))
-    before, after = seen[first], seen[n_epochs - 1]
-    growth = {name: after[name] - before[name] for name in before}
-    assert growth["objects"] < (n_epochs - 1 - first) * 20  # the history keeps a few objects for each audit
-    assert growth["memory"] < 30e6
-    assert growth["descriptors"] <= 0
-    assert growth["threads"] <= 0
-    assert growth["temporary files"] <= 0
