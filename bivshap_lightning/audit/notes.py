@@ -51,10 +51,16 @@ def _control_is_as_good(result: AuditResult) -> str:
     accuracy, random, removable = (result.numbers[f"{REDUNDANCY}{name}"][0] for name in names)
     if not removable or accuracy > random:
         return ""
-    return (
-        f"accuracy_with_representatives ({accuracy:.3f}) is no higher than that of as many features removed at random "
-        f"({random:.3f}), so it says nothing about the groups."
+    as_often = f"{accuracy:.0%}" == f"{random:.0%}"
+    control = (
+        "and so does removing as many features at random"
+        if as_often
+        else f"removing as many features at random in {random:.0%}"
     )
+    return (
+        f"Keeping one feature of each group of H keeps the prediction in {accuracy:.0%} of the samples, {control}: the "
+        "groups say nothing here."
+    ).replace("%", " %")
 
 
 def _earlier(result: AuditResult) -> str:

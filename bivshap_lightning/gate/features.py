@@ -1,4 +1,4 @@
-"""Numbers of named features over the samples of a record: share, place, roles, and which features stand in for them."""
+"""Numbers of named features over the samples of a record: share, place, roles, and their substitutes."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def importance_of(record: AuditRecord, class_name: str = ALL_CLASSES) -> tuple[t
 def stand_ins(
     record: AuditRecord, feature: str, *, class_name: str = ALL_CLASSES, n: int = 3
 ) -> list[tuple[str, float]]:
-    """Features that stand in for another one (negative C), and which share of its importance each takes over.
+    """Substitutes for a feature (negative C), and which share of its importance each takes over.
 
     Of a feature that is nowhere relevant the question is turned around: of whose importance does it take over a share.
 
@@ -136,7 +136,7 @@ def stand_ins(
 
 
 def describe_feature(record: AuditRecord, feature: str, *, class_name: str = ALL_CLASSES) -> list[str]:
-    """What a feature is to the model, in words: share and place, roles, and what stands in for it.
+    """What a feature is to the model, in words: share and place, roles, and its substitutes.
 
     Args:
         record: the record.
@@ -154,7 +154,7 @@ def describe_feature(record: AuditRecord, feature: str, *, class_name: str = ALL
     ]
     proxies = [f"{name} ({share:.0%})" for name, share in stand_ins(record, feature, class_name=class_name)]
     if proxies:
-        lines.append(f"{feature}: features that stand in for it: {', '.join(proxies)}")
+        lines.append(f"{feature}: substitutes for it: {', '.join(proxies)}")
     return lines
 
 

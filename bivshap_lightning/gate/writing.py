@@ -35,6 +35,14 @@ max = 0.95
 compare = "point"
 severity = "warn"
 
+# Few features that suffice for a decision can mean a shortcut. There is no rule, because no limit was measured that
+# tells a shortcut from a problem that needs few features. With a limit from models that you trust:
+# [[rule]]
+# metric = "bivshap/sufficient/size"
+# min = 2.0
+# compare = "point"
+# severity = "warn"
+
 # The audit was precise enough: few pairs are left undecided by its noise.
 [[rule]]
 metric = "bivshap/redundancy/share_undecided"

@@ -53,7 +53,7 @@ def test_stand_ins_by_hand():
     assert stand_ins(two_samples(), "sex")[0] == ("age", pytest.approx(2 / 3))
     assert measure(two_samples(), "feature/stand_in", feature="sex").value == pytest.approx(2 / 3)
     assert measure(two_samples(), "feature/stand_in", feature="job").value == 0
-    assert describe_feature(two_samples(), "sex")[-1] == "sex: features that stand in for it: age (67%)"
+    assert describe_feature(two_samples(), "sex")[-1] == "sex: substitutes for it: age (67%)"
 
 
 def test_short_forms(tmp_path):
@@ -83,7 +83,7 @@ def test_verdicts_describe_the_feature():
     assert result.evidence == (
         "age: place 1 of 3, share 0.67",
         "age: interchangeable in 1, essential in 1 of 2 samples",
-        "age: features that stand in for it: sex (33%)",
+        "age: substitutes for it: sex (33%)",
     )
 
 

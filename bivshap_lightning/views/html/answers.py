@@ -1,4 +1,4 @@
-"""The sections that answer first: which features stand in for or need each other, and which part each one plays.
+"""The sections that answer first: which features replace or need each other, and which part each one plays.
 
 Degrees come before thresholds: substitutes and partners have a strength and an error at any gamma, while roles and
 groups depend on it. The sweep at the end of the roles shows how much.
@@ -25,9 +25,8 @@ MAX_FEATURES, MAX_PAIRS, OPEN_CLASSES = 30, 6, 2
 
 def notes(content: PageContent) -> Markup:
     """What must be known before any number is read."""
-    return Markup().join(
-        tag("p", tag("b", note[:1].upper() + note[1:], class_="warn")) for note in content.record.notes
-    )
+    sentences = [tag("p", tag("b", note[:1].upper() + note[1:], class_="warn")) for note in content.record.notes]
+    return tag("aside", *sentences, class_="notes", aria_label="Notes") if sentences else Markup()
 
 
 def pairs(content: PageContent, anchor: str, title: str) -> Markup:
@@ -101,7 +100,7 @@ def _picture(content: PageContent, name: str, graph: ExplanationGraph, members: 
 def _pair_tables(substitutes: Sequence[PairSummary], partners: Sequence[PairSummary], where: str) -> Iterator[Markup]:
     """One table of substitutes and one of partners, or a sentence."""
     kinds = {
-        "substitutes": (substitutes, "given", "No features stand in for each other noticeably"),
+        "substitutes": (substitutes, "given", "No features replace each other noticeably"),
         "partners": (partners, "together with", "No features need each other noticeably"),
     }
     for kind, (pairs, word, nothing) in kinds.items():

@@ -20,7 +20,7 @@ STYLE = """
 html { scroll-padding-top: 1rem; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, "Segoe UI", Roboto,
   "Helvetica Neue", Arial, sans-serif; overflow-wrap: anywhere; }
-main, header, footer, nav { max-width: 70rem; margin: 0 auto; padding: 0 1.25rem; }
+main, header, footer, nav, .notes { max-width: 70rem; margin: 0 auto; padding: 0 1.25rem; }
 header { padding-top: 2rem; }
 h1 { font-size: clamp(1.5rem, 4.5vw, 2.2rem); line-height: 1.2; margin: .1rem 0 .6rem; text-wrap: balance; }
 h2 { font-size: 1.35rem; margin: 2.6rem 0 .5rem; padding-top: .9rem; border-top: 1px solid var(--line); }

@@ -18,7 +18,7 @@ from bivshap_lightning.gate.verdict import number
 from bivshap_lightning.metrics.catalogue import REDUNDANCY, ROLES, find_number, numbers_of, ranking_numbers
 from bivshap_lightning.views import draw_curves
 from bivshap_lightning.views.html.content import PageContent
-from bivshap_lightning.views.html.decisions import few_features, sufficing
+from bivshap_lightning.views.html.decisions import few_features, leaning, sufficing
 from bivshap_lightning.views.html.drawings import drawing
 from bivshap_lightning.views.html.markup import (
     breakable,
@@ -95,12 +95,17 @@ def headline(content: PageContent) -> Markup:
 
 
 def _decisive(content: PageContent) -> Markup:
-    """The sentence to remember: why the gate failed, or how few features carry a decision."""
+    """What to remember: why the gate failed, or else what the model leans on; then how few features suffice."""
     broken = [] if content.verdict is None else [o for o in content.verdict.results if o.status == "fail"]
-    if broken:
-        return tag("p", f"{broken[0].reason}.", class_="decisive")
-    sentence = few_features(content)
-    return tag("p", sentence, class_="decisive") if sentence else Markup()
+    first = _reason(broken[0].reason, broken[0].evidence) if broken else leaning(content)
+    sentence = "" if broken else few_features(content)
+    return Markup().join([tag("p", first, class_="decisive") if first else "", tag("p", sentence) if sentence else ""])
+
+
+def _reason(reason: str, evidence: Sequence[str]) -> str:
+    """The reason with its first piece of evidence, which names a feature or a sample, unless the reason does."""
+    named = [line for line in evidence[:1] if line not in reason]
+    return "; ".join([reason, *named]) + "."
 
 
 def verdict(content: PageContent, anchor: str, title: str) -> Markup:
@@ -143,13 +148,14 @@ def _interval(lower: float | None, upper: float | None) -> str:
 
 
 def groups(content: PageContent, anchor: str, title: str) -> Markup:
-    """Which features stand in for one another, per class and over the samples."""
+    """Which features replace each other, per class and over the samples."""
     behavior = content.record.configuration.behavior
     parts = [
         tag("p", "Groups of the redundancy graph H, as the paper defines it. An edge i → j of H says that once i is "
             f"present, j adds at most 2 γ = {2 * content.gamma:.3g} to the explained output ({behavior}) on average. A "
             "group is connected by such edges in both directions, so that two of its members can add more than that "
-            "to each other. H does not ask whether a feature matters at all: most members of large groups usually "
+            "to each other."),
+        tag("p", "H does not ask whether a feature matters at all: most members of large groups usually "
             "play no part in the decision, see the roles above."),
         tag("p", "Redundancy can also run one way. A source makes others redundant and is made so by none; a sink is "
             "made redundant by others and makes none so."),

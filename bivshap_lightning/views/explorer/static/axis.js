@@ -167,22 +167,22 @@ function legend(axis, arcs) {
   if (axis.shapleyWhiskers) {
     entries.push(el("span", {}, el("i", { class: "key whisker-key" }), axis.kind === "class" ? "10th to 90th percentile of the samples" : "95 % interval"));
   }
-  if (arcs.some(([, , term]) => term < 0)) entries.push(el("span", {}, el("i", { class: "key stand-in-key" }), "stand in for each other"));
+  if (arcs.some(([, , term]) => term < 0)) entries.push(el("span", {}, el("i", { class: "key stand-in-key" }), "replace each other"));
   if (arcs.some(([, , term]) => term > 0)) entries.push(el("span", {}, el("i", { class: "key partner-key" }), "need each other"));
   return el("p", { class: "legend" }, entries);
 }
 
 /** The strongest pair in a sentence, with its direction. */
 function message(context, arcs) {
-  const direction = "Of two stand-ins, the one with the larger ring makes the other redundant.";
+  const direction = "Of two substitutes, the one with the larger ring makes the other redundant.";
   if (!arcs.length) return "No pair of these features interacts noticeably: the line between dot and ring is what many small overlaps take away.";
   const [i, j, term] = arcs[0];
   const { late } = context.graph.axis;
   const [first, second] = Math.abs(late[i]) >= Math.abs(late[j]) ? [i, j] : [j, i];
   const alike = Math.abs(Math.abs(late[i]) - Math.abs(late[j])) < 0.02 * Math.abs(late[first]);
-  if (alike && term < 0) return `Strongest pair: ${context.label(i)} and ${context.label(j)} stand in for each other, either way. ${direction}`;
+  if (alike && term < 0) return `Strongest pair: ${context.label(i)} and ${context.label(j)} replace each other, either way. ${direction}`;
   if (term > 0) return `Strongest pair: ${context.label(i)} and ${context.label(j)} need each other. ${direction}`;
-  return `Strongest pair: ${context.label(first)} stands in for ${context.label(second)} more than the other way round. ${direction}`;
+  return `Strongest pair: ${context.label(first)} replaces ${context.label(second)} more than the other way round. ${direction}`;
 }
 
 function sum(values, players) {

@@ -65,7 +65,7 @@ function aboutPlayer(context) {
   if (graph.axis) {
     const terms = strongestOf(graph, selected);
     parts.push(
-      list(context, "Strongest stand-ins", terms.filter(([, , term]) => term < 0).slice(0, 5).map(([, other]) => other)),
+      list(context, "Strongest substitutes", terms.filter(([, , term]) => term < 0).slice(0, 5).map(([, other]) => other)),
       list(context, "Strongest partners", terms.filter(([, , term]) => term > 0).slice(0, 5).map(([, other]) => other)),
     );
   }

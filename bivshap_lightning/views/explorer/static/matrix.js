@@ -4,7 +4,7 @@ import { count, el, format, shorten, svg } from "./dom.js";
 
 export const MATRICES = {
   E2: { title: "E2", words: "row i, column j: importance of i once j is present" },
-  C: { title: "C", words: "what two features take from each other (blue, they stand in) or give each other (orange, partners)" },
+  C: { title: "C", words: "what two features take from each other (blue, they replace each other) or give each other (orange, partners)" },
   H: { title: "H", words: "row i, column j: whether i makes j redundant at this γ" },
 };
 
@@ -124,7 +124,7 @@ function sentence(context, kind, i, j, value) {
   const [a, b] = [context.label(i), context.label(j)];
   const error = context.graph.error?.[j * context.graph.n + i];
   if (kind === "E2") return `E2: ${a} is worth ${format(value)}${error ? ` ± ${format(error)}` : ""} once ${b} is present.`;
-  if (kind === "C") return `C: ${a} and ${b} ${value < 0 ? "stand in for" : "need"} each other by ${format(Math.abs(value))}.`;
+  if (kind === "C") return `C: ${a} and ${b} ${value < 0 ? "replace" : "need"} each other by ${format(Math.abs(value))}.`;
   return `H: once ${a} is present, ${b} ${["is not redundant", "is redundant", "may or may not be redundant: the estimate is too noisy"][context.decision.redundant[i * context.graph.n + j]]}.`;
 }
 
