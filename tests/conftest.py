@@ -1,5 +1,6 @@
-"""Settings every test shares: hypothesis profile, fixed seeds, and a guard for the global generators."""
+"""Settings every test shares: hypothesis profile, fixed seeds, visible logs, and a guard for the global generators."""
 
+import logging
 import random
 from collections.abc import Iterator
 
@@ -18,6 +19,13 @@ def _fixed_global_seeds() -> None:
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - the legacy generator is the one third-party code draws from
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _lightning_logs_are_seen() -> None:
+    """Let `caplog` see Lightning's logs: imported before pytest logs anything, Lightning keeps them to itself."""
+    for name in ("pytorch_lightning", "lightning", "lightning.pytorch"):
+        logging.getLogger(name).propagate = True
 
 
 @pytest.fixture

@@ -191,7 +191,8 @@ def _run(options: Namespace, words: Sequence[str]) -> str:
         except OSError as error:
             if not _is_about(folder, error):
                 raise
-            raise AuditError(f"`--output` must be a folder to write to, got {folder} ({error.strerror}).") from error
+            failed = os.fsdecode(error.filename or folder)
+            raise AuditError(f"`--output` must be a folder to write to, got {failed} ({error.strerror}).") from error
 
 
 def _audit(options: Namespace, checkpoint: Checkpoint, made: Ingredients, folder: Path) -> str:

@@ -157,12 +157,10 @@ def test_a_resumed_run_uses_the_same_rows(tmp_path):
     second = BivShapCallback(**DEFAULT, background=5)
     other = DataLoader(Noisy(table(40, seed=5)), batch_size=8)  # its rows would differ
     resumed = trainer(tmp_path / "b", second, max_epochs=2)
-    resumed.fit(Module(), other, valid_loader(), ckpt_path=tmp_path / "run.ckpt", weights_only=False)
+    resumed.fit(Module(), other, valid_loader(), ckpt_path=tmp_path / "run.ckpt")
     assert torch.equal(background(first), background(second))
     changed = BivShapCallback(**DEFAULT, background=6)
-    trainer(tmp_path / "c", changed, max_epochs=2).fit(
-        Module(), other, valid_loader(), ckpt_path=tmp_path / "run.ckpt", weights_only=False
-    )
+    trainer(tmp_path / "c", changed, max_epochs=2).fit(Module(), other, valid_loader(), ckpt_path=tmp_path / "run.ckpt")
     assert len(background(changed)) == 6
 
 

@@ -47,7 +47,7 @@ class TextLine(Artist):
 
     def get_window_extent(self, renderer: RendererBase | None = None) -> Bbox:
         """The box around the line, in pixels of the figure."""
-        figure: Any = self.get_figure(root=True)
+        figure: Any = self.get_figure()
         pixels = self._size * figure.dpi / 72
         x, baseline = self._start(pixels)
         bottom, height = baseline - 0.25 * pixels, 1.15 * pixels
