@@ -7,8 +7,6 @@ settings alone, so it may come from another process or from a file; :meth:`Audit
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bivshap_lightning.audit.batches import Batch, labels_as_target, players_of
+from bivshap_lightning.audit.batches import Batch, explained_target, players_of, words_of
 from bivshap_lightning.audit.changes import DrawnSample, changes_of, drawn_samples
 from bivshap_lightning.audit.columns import with_column_costs
 from bivshap_lightning.audit.comparison import ends, equal_terms, ranked, signs
@@ -33,9 +31,11 @@ from bivshap_lightning.audit.results import (
     AuditResult,
     ChunkResult,
     ExplainedSample,
+    add_up,
     array_of,
     change_numbers,
     numbers_of_results,
+    ranking_metrics,
     state_of,
     sufficient_numbers,
     with_scores,
@@ -43,13 +43,13 @@ from bivshap_lightning.audit.results import (
 from bivshap_lightning.audit.selection import SampleChunk
 from bivshap_lightning.audit.settings import AuditSettings
 from bivshap_lightning.audit.task import as_classes, true_labels
+from bivshap_lightning.audit.time_plan import TimePlan
 from bivshap_lightning.explainers import Explanation, default_evaluations, explain_until, find_explainer
 from bivshap_lightning.explainers.auto import DEFAULT_TARGET_ERROR
 from bivshap_lightning.explainers.changes import drawn_values_kept
 from bivshap_lightning.explainers.registry import StagedExplainer
 from bivshap_lightning.explainers.sufficient import N_SUPERSETS, SUPERSETS_PER_TURN, SufficientSet, sufficient_set
 from bivshap_lightning.game import Game
-from bivshap_lightning.game.players import Tokens
 from bivshap_lightning.game.players.images import channel_dim, visible
 from bivshap_lightning.game.progress import Portion, ProgressBar
 from bivshap_lightning.game.shared_rows import SharedRows
@@ -61,18 +61,12 @@ from bivshap_lightning.metrics import (
     RepresentativesKept,
     RoleShares,
 )
-from bivshap_lightning.metrics.catalogue import ranking_numbers
 from bivshap_lightning.metrics.sample_metric import SampleMetric
 
 COALITIONS_PER_SUPERSET = 128
 """A random superset may be evaluated per so many coalitions of the explanation: a few per cent are spent on them."""
 
 __all__ = ["OURS", "Audit", "AuditResult", "AuditSettings", "ChunkResult", "ExplainedSample"]
-
-
-def ranking_metrics(task: str) -> dict[str, tuple[type[SampleMetric], str]]:
-    """The metrics that judge a ranking, and which of their numbers is logged, by the metric's name in tags."""
-    return {number.family: (number.metric_class(), number.key) for number in ranking_numbers(task)}
 
 
 class Audit:
@@ -88,6 +82,7 @@ class Audit:
         earlier: what the audit before drew for the samples, by their index; None to keep nothing.
 
     Attributes:
+        plan: of the time.
         drawn: what this audit drew for the samples, by their index, for the next one.
         comparison_seconds: what the other explainers have taken so far, here.
     """
@@ -112,7 +107,7 @@ class Audit:
         metrics = {} if settings.gamma is None else self._make_metrics(settings.gamma)
         self._metrics = {key: metric.to(device) for key, metric in metrics.items()}
         self._skipped: dict[str, str] = {}
-        self.comparison_seconds = 0.0
+        self.comparison_seconds, self.plan = 0.0, TimePlan()
         self._earlier, self.drawn = earlier, dict[int, DrawnSample]()
 
     def _make_metrics(self, gamma: float) -> dict[tuple[str, str], SampleMetric]:
@@ -149,16 +144,17 @@ class Audit:
         Args:
             forward: the model as a function of a batch's tensors.
             chunk: samples of one shape.
-            deadline: by :func:`time.perf_counter`; evaluations are cut down and others left out to meet it.
+            deadline: by the plan's clock; evaluations are cut down and others left out to meet it.
         """
         _ = self.settings.known_gamma
+        self.plan.deadline = deadline
         for metric in self._metrics.values():
             metric.reset()
         game = self.game(forward, chunk.batch, chunk.places)
         portion = None if self._progress is None else self._portion(self._progress, game)
         game.show_progress = portion or False
         with game.evaluation():
-            result = self._explain_and_judge(game, chunk, deadline)
+            result = self._explain_and_judge(game, chunk)
         if self.settings.columns and math.isinf(deadline):
             result = self._with_column_costs(result, game, forward, chunk.batch)
         if portion is not None:
@@ -171,9 +167,10 @@ class Audit:
         n_rows = (self.settings.n_evaluations or default_evaluations(game)) * (1 + n_others)
         return Portion(bar, game.n_samples, n_rows * game.n_samples)
 
-    def _explain_and_judge(self, game: Game, chunk: SampleChunk, deadline: float) -> ChunkResult:
+    def _explain_and_judge(self, game: Game, chunk: SampleChunk) -> ChunkResult:
         with drawn_values_kept() as drawn:
-            explanation = self._explain(game, deadline)
+            explanation = self._explain(game)
+        explained = self.plan.clock()
         changes: Sequence[ShapleyChange | None] = [None] * len(explanation)
         if self._earlier is not None:
             found = drawn_samples(game, chunk.places, drawn)
@@ -185,19 +182,16 @@ class Audit:
         for (_, explainer), metric in self._metrics.items():
             if explainer in (OURS, *OF_GRAPHS):
                 metric.update(shared, graphs)
-        sets, start = self._sufficient(game, explanation), time.perf_counter()
-        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, shared, explanation, deadline)}
-        self.comparison_seconds += time.perf_counter() - start
+        sets, start = self._sufficient(game, explanation), self.plan.clock()
+        self.plan.measure_judgement(start - explained, of_ours=True)
+        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, shared, explanation)}
+        self.comparison_seconds += self.plan.clock() - start
         # The only transfers from the device, after all evaluations.
         off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
         error = explanation.standard_error
+        samples = self._samples(game, chunk.batch, chunk.places, graphs, sets)
         return ChunkResult(
-            samples=[
-                replace(sample, change=change)
-                for sample, change in zip(
-                    self._samples(game, chunk.batch, chunk.places, graphs, sets), changes, strict=True
-                )
-            ],
+            samples=[replace(sample, change=change) for sample, change in zip(samples, changes, strict=True)],
             errors=[] if error is None else error[:, off].double().mean(dim=1).tolist(),
             states={key: state_of(metric) for key, metric in self._metrics.items()},
             n_forwards=int(game.n_evaluations.sum()),
@@ -218,7 +212,11 @@ class Audit:
         """Combine the results of all chunks; their order plays no part."""
         parts = sorted(parts, key=lambda part: part.samples[0].index)
         skipped = {name: why for part in reversed(parts) for name, why in part.skipped.items()}
-        results = {key: self._add_up(key, parts) for key in self._metrics if key[1] not in skipped}
+        results = {
+            key: add_up(metric, [part.states[key] for part in parts])
+            for key, metric in self._metrics.items()
+            if key[1] not in skipped
+        }
         numbers = numbers_of_results(results, self.settings.task)
         numbers["bivshap/estimate/standard_error"] = (float(np.mean([e for part in parts for e in part.errors])), 0.0)
         curve_metric = next(metric for (metric, _), result in results.items() if "masked_fraction" in result)
@@ -241,18 +239,6 @@ class Audit:
             skipped=skipped,
         )
 
-    def _add_up(self, key: tuple[str, str], parts: Sequence[ChunkResult]) -> Mapping[str, Tensor]:
-        metric = self._metrics[key]
-        metric.reset()
-        for part in reversed(parts):  # merge_state puts the incoming state before the own one
-            state: dict[str, Any] = {
-                name: torch.from_numpy(values).to(metric.device) for name, values in part.states[key].items()
-            }
-            if metric.per_sample:
-                state["scores"] = [state["scores"]]
-            metric.merge_state(state)
-        return metric.compute()
-
     def game(self, forward: nn.Module, batch: Batch, places: Sequence[int] = ()) -> Game:
         """The game of a batch, as the settings define it.
 
@@ -261,7 +247,8 @@ class Audit:
             batch: the samples.
             places: their indices among the chosen samples, by which independent labels take turns.
         """
-        return self._game_of(forward, batch, self._target(batch, places), self.settings.behavior or "probability")
+        target = explained_target(batch, self.settings, places)
+        return self._game_of(forward, batch, target, self.settings.behavior or "probability")
 
     def _game_of(self, forward: nn.Module, batch: Batch, target: Any, behavior: Any) -> Game:
         settings = self.settings
@@ -278,34 +265,25 @@ class Audit:
             perturbations_per_eval=settings.perturbations_per_eval,
         )
 
-    def _target(self, batch: Batch, places: Sequence[int]) -> Any:
-        """What is explained: the user's choice; of independent labels, for each sample one that is on, in turn."""
-        settings = self.settings
-        if settings.target == "label" and settings.task != "multilabel":
-            return labels_as_target(batch, settings.behavior)
-        if settings.target not in (None, "label") or settings.task != "multilabel":
-            return settings.target
-        if batch.labels is None:
-            return None
-        labels_on = [row.nonzero()[:, 0].tolist() or list(range(len(row))) for row in batch.labels.cpu()]
-        turns = places or range(len(labels_on))
-        return torch.tensor([on[place % len(on)] for on, place in zip(labels_on, turns, strict=True)])
-
-    def _explain(self, game: Game, deadline: float) -> Explanation:
+    def _explain(self, game: Game) -> Explanation:
         """Explain with `n_evaluations`, or with as many as a short run says there is time for."""
         explainer, seed = self._explainer, self.settings.seed
-        if np.isinf(deadline):
+        if not self.plan.is_limited:
             return self._explain_within(game, self.settings.n_evaluations)
-        start = time.perf_counter()
-        pilot = explainer.explain(game, explainer.minimum_evaluations(game), seed)
-        seconds = time.perf_counter() - start
-        # Half of the time left: the other explainers and the metrics need the rest.
-        affordable = int(pilot.n_evaluations.max()) * (deadline - time.perf_counter()) / 2 / max(seconds, 1e-6)
-        least = explainer.minimum_evaluations(game)
+        plan, least = self.plan, explainer.minimum_evaluations(game)
+        start = plan.clock()
+        pilot = explainer.explain(game, least, seed)
+        n_pilot = int(pilot.n_evaluations.max())
+        plan.measure_rows(n_pilot, plan.clock() - start)
+        others = [other for name, other in self._others.items() if name not in self._skipped]
+        exact = [other.minimum_evaluations(game) for other in others if other.is_exact]
+        affordable = plan.rows_for_ours(_size(game), len(others) - len(exact), sum(exact), len(exact))
         wanted = self.settings.n_evaluations
         wanted = max(default_evaluations(game), least) if wanted is None else wanted
-        n_evaluations = self._agree(min(wanted, int(affordable)))
-        return pilot if n_evaluations <= int(pilot.n_evaluations.max()) else self._explain_within(game, n_evaluations)
+        n_evaluations = self._agree(min(wanted, affordable))
+        if n_evaluations <= n_pilot:
+            return pilot
+        return self._explain_within(game, n_evaluations)
 
     def _explain_within(self, game: Game, n_evaluations: int | None) -> Explanation:
         """Explain with so many rows at most, with fewer where the target of the settings is reached before."""
@@ -325,7 +303,7 @@ class Audit:
         n_supersets = min(N_SUPERSETS, max(SUPERSETS_PER_TURN, n_coalitions // COALITIONS_PER_SUPERSET))
         return sufficient_set(game, explanation, n_supersets=n_supersets, seed=self.settings.seed)
 
-    def _judge_others(self, game: Game, shared: Game, ours: Explanation, deadline: float) -> dict[str, int]:
+    def _judge_others(self, game: Game, shared: Game, ours: Explanation) -> dict[str, int]:
         """Explain the game by the other methods and judge them. Returns the model rows that each of them spent."""
         spent: dict[str, int] = {}
         if not self._others:
@@ -334,10 +312,12 @@ class Audit:
         for name, other in self._others.items():
             if name in self._skipped:
                 continue
-            if not math.isinf(deadline) and self._agree(time.perf_counter() > deadline):
-                self._skipped[name] = "time_budget was used up"
-                continue
             try:
+                least = other.minimum_evaluations(game)
+                n_rows = least if other.is_exact else max(least, *(n for _, _, n in parts))
+                if self.plan.is_limited and (reason := self._agree(self.plan.reason_to_skip(n_rows, _size(game)))):
+                    self._skipped[name] = reason
+                    continue
                 found = [
                     other.explain(part, max(n_rows, other.minimum_evaluations(part)), self.settings.seed)
                     for part, _, n_rows in parts
@@ -347,8 +327,10 @@ class Audit:
                 continue
             spent[name] = sum(int(explanation.n_evaluations.sum()) for explanation in found)
             scores = ranked(found, [samples for _, samples, _ in parts], orientation)
+            start = self.plan.clock()
             for metric in ranking_metrics(self.settings.task):
                 self._metrics[metric, name].update(shared, scores)
+            self.plan.measure_judgement(self.plan.clock() - start, of_ours=False)
         return spent
 
     def _classes(self, labels: Tensor | None, n_samples: int) -> Tensor | None:
@@ -357,13 +339,6 @@ class Audit:
             return as_classes(labels, self.settings.task)
         has_classes = labels is not None and not labels.is_floating_point() and labels.numel() == n_samples
         return labels.flatten() if has_classes and labels is not None else None
-
-    def _words_of(self, batch: Batch) -> Sequence[list[str] | None]:
-        """For each sample the words of its players, if it is a text whose vocabulary is known."""
-        tokens = players_of(batch, self.settings.feature_mask)
-        if not isinstance(tokens, Tokens) or tokens.vocabulary is None:
-            return [None] * len(batch)
-        return tokens.words(batch.inputs[0])
 
     def _names_of(self, game: Game, b: int) -> Sequence[str] | None:
         n = int(game.player_counts[b])
@@ -385,7 +360,7 @@ class Audit:
     ) -> list[ExplainedSample]:
         """The samples with their graphs, and what drawings need."""
         samples = []
-        labels, words = batch.labels, self._words_of(batch)
+        labels, words = batch.labels, words_of(batch, self.settings.feature_mask)
         classes = self._classes(labels, len(batch))
         is_image = len(batch.inputs) == 1 and batch.inputs[0].dim() == 4
         pictures = visible(batch.inputs[0]) if is_image else None
@@ -410,3 +385,8 @@ class Audit:
                 )
             )
         return samples
+
+
+def _size(game: Game) -> int:
+    """Model rows of one coalition times the number of players."""
+    return game.n_players * game.removal.n_rows

@@ -13,11 +13,15 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from bivshap_lightning.game.players import Tokens, automatic_mask
+
+if TYPE_CHECKING:
+    from bivshap_lightning.audit.settings import AuditSettings
 
 INPUT_KEYS = ("input_ids", "pixel_values", "input_values", "inputs_embeds", "x", "input", "inputs", "image", "images",
               "img", "features", "data")  # fmt: skip
@@ -142,6 +146,38 @@ def labels_as_target(batch: Batch, behavior: Any) -> Tensor | None:
     if labels is None or not labels.is_floating_point() or behavior in ("loss", "output"):
         return labels
     return labels.long() if bool((labels == labels.round()).all()) else labels
+
+
+def explained_target(batch: Batch, settings: AuditSettings, places: Sequence[int] = ()) -> Any:
+    """What is explained: the user's choice; of independent labels, for each sample one that is on, in turn.
+
+    Args:
+        batch: the samples.
+        settings: of the audit.
+        places: indices of the samples among the chosen ones, by which labels take turns.
+    """
+    if settings.target == "label" and settings.task != "multilabel":
+        return labels_as_target(batch, settings.behavior)
+    if settings.target not in (None, "label") or settings.task != "multilabel":
+        return settings.target
+    if batch.labels is None:
+        return None
+    labels_on = [row.nonzero()[:, 0].tolist() or list(range(len(row))) for row in batch.labels.cpu()]
+    turns = places or range(len(labels_on))
+    return torch.tensor([on[place % len(on)] for on, place in zip(labels_on, turns, strict=True)])
+
+
+def words_of(batch: Batch, feature_mask: Any = None) -> Sequence[list[str] | None]:
+    """For each sample the words of its players, if it is a text whose vocabulary is known.
+
+    Example:
+        >>> words_of(Batch((torch.zeros(2, 3),)))
+        [None, None]
+    """
+    tokens = players_of(batch, feature_mask)
+    if not isinstance(tokens, Tokens) or tokens.vocabulary is None:
+        return [None] * len(batch)
+    return tokens.words(batch.inputs[0])
 
 
 def has_two_players(batch: Batch, feature_mask: Any = None) -> list[bool]:

@@ -144,6 +144,22 @@ class AuditResult:
         )
 
 
+def ranking_metrics(task: str) -> dict[str, tuple[type[SampleMetric], str]]:
+    """The metrics that judge a ranking, and which of their numbers is logged, by the metric's name in tags."""
+    return {number.family: (number.metric_class(), number.key) for number in ranking_numbers(task)}
+
+
+def add_up(metric: SampleMetric, states: Sequence[Mapping[str, NDArray[Any]]]) -> Mapping[str, Tensor]:
+    """The result of a metric over all chunks, whose states are given in order."""
+    metric.reset()
+    for values in reversed(states):  # merge_state puts the incoming state before the own one
+        state: dict[str, Any] = {name: torch.from_numpy(array).to(metric.device) for name, array in values.items()}
+        if metric.per_sample:
+            state["scores"] = [state["scores"]]
+        metric.merge_state(state)
+    return metric.compute()
+
+
 def numbers_of_results(
     results: Mapping[tuple[str, str], Mapping[str, Tensor]], task: str
 ) -> dict[str, tuple[float, float]]:

@@ -320,12 +320,14 @@ class BivShapCallback(EitherCallback):
     def _run_audit(self, trainer: Any, pl_module: Any, stage: str, *, compare: bool) -> None:
         start = time.perf_counter()
         result, error = self.runner.run(trainer, pl_module, stage, start, compare=compare)
+        explained = time.perf_counter()
         if result is not None:
             if compare or self._compared is None:
                 self._compared = (trainer.current_epoch, result)
             self.result = result if compare else result.with_comparison(self._compared[1], self._compared[0])
             error = self._publish(trainer, stage, start)
         self._logged["bivshap/failed"] = 0.0 if error is None else 1.0
+        self.runner.seconds_after = time.perf_counter() - explained
         self.schedule.add(time.perf_counter() - start, self.runner.comparison_seconds)
         self._handle_error(trainer, error)
 

@@ -59,6 +59,7 @@ class AuditRunner:
         task: found in the first audit.
         resolved: the settings with what follows from the task and from the kind of data.
         removal: what replaces absent players where the user gave no rows.
+        seconds_after: what followed the explanations in the last audit: panels, the record.
         comparison_seconds: what other explainers took in the last audit, here; None if they did not run.
     """
 
@@ -86,6 +87,7 @@ class AuditRunner:
         self.task: Task | None = None
         self.resolved = settings
         self.comparison_seconds: float | None = None
+        self.seconds_after = 0.0
         self._drawn: dict[str, dict[int, DrawnSample]] = {}
         self._last: dict[str, tuple[int, int, AuditResult]] = {}
 
@@ -296,7 +298,8 @@ class AuditRunner:
         self, trainer: Any, pl_module: Any, audit: Audit, selection: SampleSelection, start: float
     ) -> list[ChunkResult]:
         """The chunks that this process has to explain."""
-        deadline = math.inf if self.time_budget is None else start + self.time_budget
+        # Panels and the record come after it, and take as long as the last time.
+        deadline = math.inf if self.time_budget is None else start + self.time_budget - self.seconds_after
         parts: list[ChunkResult] = []
         n_left = selection.n_mine
         for chunk in selection.chunks(pl_module.device):
