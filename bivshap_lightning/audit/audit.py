@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from bivshap_lightning.audit.batches import Batch, labels_as_target, players_of
+from bivshap_lightning.audit.columns import with_column_costs
 from bivshap_lightning.audit.comparison import ends, equal_terms, ranked, signs
+from bivshap_lightning.audit.default_removal import is_table
 from bivshap_lightning.audit.record_decisions import SufficientSummary
 from bivshap_lightning.audit.results import (
     OF_GRAPHS,
@@ -36,7 +38,7 @@ from bivshap_lightning.audit.results import (
 )
 from bivshap_lightning.audit.selection import SampleChunk
 from bivshap_lightning.audit.settings import AuditSettings
-from bivshap_lightning.audit.task import as_classes
+from bivshap_lightning.audit.task import as_classes, true_labels
 from bivshap_lightning.explainers import Explanation, default_evaluations, explain_until, find_explainer
 from bivshap_lightning.explainers.auto import DEFAULT_TARGET_ERROR
 from bivshap_lightning.explainers.registry import StagedExplainer
@@ -148,6 +150,8 @@ class Audit:
         game.show_progress = portion or False
         with game.evaluation():
             result = self._explain_and_judge(game, chunk, deadline)
+        if self.settings.columns and math.isinf(deadline):
+            result = self._with_column_costs(result, game, forward, chunk.batch)
         if portion is not None:
             portion.finish()
         return result
@@ -182,6 +186,13 @@ class Audit:
             removal=explanation.removal,
             skipped=dict(self._skipped),
         )
+
+    def _with_column_costs(self, result: ChunkResult, game: Game, forward: nn.Module, batch: Batch) -> ChunkResult:
+        """The result with what dropping each column costs, where the samples are rows of a table with true labels."""
+        target = true_labels(batch.labels, self.settings.task, game.n_outputs)
+        if target is None or not is_table(batch) or len(batch.inputs) > 1:
+            return result
+        return with_column_costs(result, self._game_of(forward, batch, target, "loss"), batch, self.settings)
 
     def combine(self, parts: Sequence[ChunkResult]) -> AuditResult:
         """Combine the results of all chunks; their order plays no part."""
@@ -230,6 +241,9 @@ class Audit:
             batch: the samples.
             places: their indices among the chosen samples, by which independent labels take turns.
         """
+        return self._game_of(forward, batch, self._target(batch, places), self.settings.behavior or "probability")
+
+    def _game_of(self, forward: nn.Module, batch: Batch, target: Any, behavior: Any) -> Game:
         settings = self.settings
         return Game(
             forward,
@@ -237,8 +251,8 @@ class Audit:
             baselines=settings.baselines,
             background=settings.background,
             feature_mask=players_of(batch, settings.feature_mask),
-            target=self._target(batch, places),
-            behavior=settings.behavior or "probability",
+            target=target,
+            behavior=behavior,
             link=settings.link,
             additional_forward_args=tuple(batch.extra.values()) or None,
             perturbations_per_eval=settings.perturbations_per_eval,

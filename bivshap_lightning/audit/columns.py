@@ -8,76 +8,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bivshap_lightning.audit.association import FloatArray, association
-from bivshap_lightning.explainers import BivariateShapley
+from bivshap_lightning.audit.batches import Batch
+from bivshap_lightning.audit.record_columns import COPY, Column, ColumnReport
+from bivshap_lightning.audit.results import ChunkResult, ExplainedSample
+from bivshap_lightning.audit.settings import AuditSettings
+from bivshap_lightning.explainers import BivariateShapley, default_evaluations, find_explainer
+from bivshap_lightning.game import Game
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.roles import ROLES, Roles, roles_of_all
 from bivshap_lightning.graph.threshold import relative_gamma
 
-COPY = 0.95
-"""Association from which on two columns count as copies."""
-Z = 1.645
-"""One-sided 95 % bound of a cost."""
-MAX_COST_SHARE = 0.01
-"""A column whose cost is within this share of all costs, by its bound, can go."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """What one column is to the model and to the data.
-
-    Attributes:
-        name: of the column.
-        share: of the mean absolute Shapley values.
-        roles: share of samples in each role.
-        interchangeable_with: other columns, and in how many samples any one of the two will do.
-        cost: what dropping it costs: mean Shapley value of the loss game, positive if the column lowers the loss.
-        cost_error: its standard error over samples.
-        copies: other columns with an association of at least 0.95 in the data, and that association.
-    """
-
-    name: str
-    share: float
-    roles: dict[str, float]
-    interchangeable_with: dict[str, int]
-    cost: float
-    cost_error: float
-    copies: dict[str, float]
-
-
-@dataclass(frozen=True)
-class ColumnReport:
-    """The columns of a table, those whose loss costs most first, and which can go.
-
-    Attributes:
-        columns: all columns.
-        can_go: columns that are recommended to be dropped together; retrain to confirm.
-        n_samples: that the report is over.
-    """
-
-    columns: tuple[Column, ...]
-    can_go: tuple[str, ...]
-    n_samples: int
-
-    def to_text(self) -> str:
-        """A table for the terminal, and the recommendation."""
-        width = max(len(column.name) for column in self.columns)
-        lines = [f"{'column':<{width}}  share  cost of dropping   roles, copies"]
-        for column in self.columns:
-            words = [f"{role} {share:.0%}" for role, share in column.roles.items() if share >= 0.005]
-            partners = sorted(column.interchangeable_with.items(), key=lambda item: -item[1])[:3]
-            words += [f"interchangeable with {name} in {n}" for name, n in partners]
-            words += [f"copy of {name} ({value:.2f})" for name, value in column.copies.items()]
-            cost = f"{column.cost:+.4f} ± {column.cost_error:.4f}"
-            lines.append(f"{column.name:<{width}}  {column.share:5.3f}  {cost:<17}  {'; '.join(words)}")
-        advice = ", ".join(self.can_go) or "none"
-        return "\n".join([*lines, f"can go: {advice}. Retrain to confirm."])
+MIN_SAMPLES = 16
+"""Samples from which on an audit reports on columns: of fewer, two columns can be alike by chance."""
+MAX_VALUES, ROWS_PER_VALUE = 20, 5
+"""A column of at most so many values, each on so many rows on average, is taken to hold categories."""
 
 
 def column_report(
@@ -131,14 +83,112 @@ def column_report(
     graphs = explained.graphs(names)
     costs = by_loss.shapley.double().cpu().numpy()
     table = np.asarray(inputs if data is None else data, dtype=np.float64)
-    return _report(graphs, costs, association(table, categorical))
+    return _report(graphs, costs, association(table, categorical), _gamma_of(graphs))
 
 
-def _report(graphs: Sequence[ExplanationGraph], costs: FloatArray, related: FloatArray) -> ColumnReport:
+def column_costs(game: Game, n_evaluations: int | None, seed: int) -> NDArray[Any]:
+    """Shapley values (B, F) of a loss game, by a quarter of the rows of an explanation.
+
+    The mean over samples is what counts, and its standard error over samples includes the noise of each value.
+
+    Args:
+        game: with ``behavior="loss"`` and the true labels as target.
+        n_evaluations: model rows per sample that an explanation may spend; None for the default.
+        seed: of the coalitions.
+
+    Example:
+        >>> game = Game(lambda x: x.sum(dim=1), torch.eye(2), target=torch.tensor([1.0, 1.0]), behavior="loss")
+        >>> column_costs(game, None, 0)
+        array([[1., 0.],
+               [0., 1.]])
+    """
+    explainer = find_explainer("auto")
+    usual = default_evaluations(game) if n_evaluations is None else n_evaluations
+    with game.evaluation():
+        found = explainer.explain(game, max(usual // 4, explainer.minimum_evaluations(game)), seed)
+    return found.shapley.double().cpu().numpy()
+
+
+def with_column_costs(result: ChunkResult, loss_game: Game, batch: Batch, settings: AuditSettings) -> ChunkResult:
+    """The result of a chunk with the rows themselves and what dropping each column costs.
+
+    Where a loss is infinite, as that of a class to which the model gives a probability of 0, there is no cost and the
+    result stays as it is.
+
+    Args:
+        result: of the chunk.
+        loss_game: of its samples, as :func:`column_costs` wants it.
+        batch: the samples, rows of one table.
+        settings: of the audit.
+    """
+    try:
+        costs = column_costs(loss_game, settings.n_evaluations, settings.seed)
+    except ValueError:
+        return result
+    ids = loss_game.players.ids[0].expand(len(batch), -1)
+    players = torch.where(ids == loss_game.n_players, -1, ids).cpu().numpy()
+    rows = batch.inputs[0].cpu().numpy()
+    samples = [
+        replace(sample, row=rows[b], row_players=players[b], column_costs=costs[b])
+        for b, sample in enumerate(result.samples)
+    ]
+    return replace(result, samples=samples, n_forwards=result.n_forwards + int(loss_game.n_evaluations.sum()))
+
+
+def columns_of_samples(samples: Sequence[ExplainedSample], gamma: float) -> ColumnReport | None:
+    """The report on the columns of audited samples; None where they are no table with labels, or too few.
+
+    Args:
+        samples: of the whole audit.
+        gamma: the threshold of the roles.
+    """
+    costs = [sample.column_costs for sample in samples if sample.column_costs is not None]
+    rows = [sample.row for sample in samples if sample.row is not None]
+    graphs = [sample.graph for sample in samples]
+    one_table = len({graph.names for graph in graphs}) == 1 and len(rows) == len(costs) == len(samples)
+    players = samples[0].row_players
+    if not one_table or len(samples) < MIN_SAMPLES or players is None:
+        return None
+    table, categorical = table_of_players(np.stack(rows).astype(np.float64), players, graphs[0].n_players)
+    return _report(graphs, np.stack(costs).astype(np.float64), association(table, categorical), gamma)
+
+
+def table_of_players(rows: FloatArray, players: NDArray[Any], n_players: int) -> tuple[FloatArray, list[int]]:
+    """One column per player: the number itself, or a code where a player is a group of columns or has few values.
+
+    Args:
+        rows: (N, D) finite or not; a column that is not finite becomes constant, which has no association.
+        players: (D,) the player of each column, -1 for none.
+        n_players: F.
+
+    Returns:
+        (N, F) table, and which of its columns hold categories.
+
+    Example:
+        >>> table_of_players(np.array([[0.5, 0, 1], [0.7, 1, 0]]), np.array([0, 1, 1]), 2)
+        (array([[0.5, 0. ],
+               [0.7, 1. ]]), [1])
+    """
+    rows = np.where(np.isfinite(rows).all(axis=0), rows, 0.0)
+    table, categorical = np.zeros((len(rows), n_players)), []
+    for player in range(n_players):
+        own = rows[:, players == player]
+        codes = np.unique(own, axis=0, return_inverse=True)[1].reshape(-1)
+        n_values = int(codes.max()) + 1
+        if own.shape[1] > 1 or n_values <= min(MAX_VALUES, len(rows) // ROWS_PER_VALUE):
+            categorical.append(player)
+        table[:, player] = own[:, 0] if own.shape[1] == 1 else codes
+    return table, categorical
+
+
+def _gamma_of(graphs: Sequence[ExplanationGraph]) -> float:
+    scale = float(np.mean([graph.scale for graph in graphs]))
+    return max(relative_gamma(graphs[0].n_players, scale), 1e-7 * max(float(np.abs(g.weights).max()) for g in graphs))
+
+
+def _report(graphs: Sequence[ExplanationGraph], costs: FloatArray, related: FloatArray, gamma: float) -> ColumnReport:
     names, n = graphs[0].names, len(graphs)
     phi = np.abs([graph.known_shapley for graph in graphs]).mean(axis=0)
-    scale = float(np.mean([graph.scale for graph in graphs]))
-    gamma = max(relative_gamma(len(names), scale), 1e-7 * max(float(np.abs(g.weights).max()) for g in graphs))
     roles = roles_of_all(graphs, [gamma] * n)
     mean, error = costs.mean(axis=0), costs.std(axis=0, ddof=min(1, n - 1)) / np.sqrt(n)
     columns = [
@@ -153,8 +203,7 @@ def _report(graphs: Sequence[ExplanationGraph], costs: FloatArray, related: Floa
         )
         for k, name in enumerate(names)
     ]
-    ordered = tuple(sorted(columns, key=lambda column: -column.cost))
-    return ColumnReport(ordered, _can_go(ordered), n)
+    return ColumnReport.of(columns, n)
 
 
 def _partners(roles: Sequence[Roles], player: int) -> dict[str, int]:
@@ -165,16 +214,3 @@ def _partners(roles: Sequence[Roles], player: int) -> dict[str, int]:
             if player in group:
                 counts.update(found.names[k] for k in group if k != player)
     return dict(counts.most_common())
-
-
-def _can_go(columns: Sequence[Column]) -> tuple[str, ...]:
-    """Columns whose cost is negligible by its bound, and all but the most useful of each set of copies."""
-    whole = sum(max(column.cost, 0.0) for column in columns)
-    can_go: dict[str, None] = {}
-    kept: set[str] = set()
-    for column in columns:  # those that cost most first, so that the most useful copy is kept
-        if kept & column.copies.keys() or column.cost + Z * column.cost_error <= MAX_COST_SHARE * whole:
-            can_go[column.name] = None
-        else:
-            kept.add(column.name)
-    return tuple(can_go)

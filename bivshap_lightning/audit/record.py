@@ -23,6 +23,7 @@ from bivshap_lightning.audit.errors import RecordError
 from bivshap_lightning.audit.json_fields import NOT_STORED, OPTIONAL, decode, encode
 from bivshap_lightning.audit.record_arrays import graphs_of_samples, verify_arrays
 from bivshap_lightning.audit.record_checks import verify_fields
+from bivshap_lightning.audit.record_columns import ColumnReport
 from bivshap_lightning.audit.record_files import read_files, write_files
 from bivshap_lightning.audit.record_parts import (
     COMPARED,
@@ -86,6 +87,7 @@ class AuditRecord:
         partners: pairs of features that need each other most, likewise.
         sweep: roles, density and accuracies at other gammas.
         notes: sentences about the whole audit, such as that there was nothing to explain.
+        columns: what dropping each column of a table costs, and which can go; None where it was not asked.
         validation_metrics: what the training run itself logged at the time of the audit, such as its validation loss.
         arrays: weights, standard errors and Shapley values of all samples, and pictures of some.
         source: what messages call the record.
@@ -116,6 +118,7 @@ class AuditRecord:
     partners: tuple[PairSummary, ...] = field(default=(), metadata=OPTIONAL)
     sweep: tuple[GammaPoint, ...] = field(default=(), metadata=OPTIONAL)
     notes: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
+    columns: ColumnReport | None = field(default=None, metadata=OPTIONAL)
     validation_metrics: Mapping[str, float] = field(default_factory=dict, metadata=OPTIONAL)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False, repr=False, metadata=NOT_STORED)
     source: str = field(default="record", compare=False, metadata=NOT_STORED)

@@ -96,6 +96,19 @@ def verify_arrays(record: AuditRecord) -> None:
             demand(close, record, f"samples[{k}].gain", "be the sum of its Shapley values", sample.gain)
     for name, graph in record.class_graphs.items():
         _verify_class(record, name, graph)
+    _verify_column_shares(record)
+
+
+def _verify_column_shares(record: AuditRecord) -> None:
+    """The share of each column is that of its mean absolute Shapley value."""
+    values = [graph.shapley for graph in record.sample_graphs if graph.shapley is not None]
+    if record.columns is None or len(values) < len(record.samples):
+        return
+    phi = np.abs(values).mean(axis=0)
+    shares = dict(zip(record.samples[0].players, phi / (phi.sum() or 1.0), strict=True))
+    for k, column in enumerate(record.columns.columns):
+        close = abs(column.share - shares[column.name]) <= 1e-5
+        demand(close, record, f"columns.columns[{k}].share", "be what the arrays say", column.share)
 
 
 def _verify_class(record: AuditRecord, name: str, graph: ExplanationGraph) -> None:

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bivshap_lightning.audit.errors import RecordError
+from bivshap_lightning.audit.record_columns import columns_that_can_go
 from bivshap_lightning.graph import ROLES
 from bivshap_lightning.metrics.catalogue import estimate_over, find_number
 from bivshap_lightning.text import shown
 
 if TYPE_CHECKING:
     from bivshap_lightning.audit.record import AuditRecord
+    from bivshap_lightning.audit.record_columns import ColumnReport
     from bivshap_lightning.audit.record_decisions import SufficientSummary
     from bivshap_lightning.audit.record_parts import Curve, Estimate, GraphSummary, SampleSummary
 
@@ -72,6 +74,8 @@ def verify_fields(record: AuditRecord) -> None:
         n_samples = len(members[name])
         demand(found.n_samples == n_samples, record, f"{place}.n_samples", f"be {n_samples}", found.n_samples)
         _verify_metrics(record, found.metrics, members[name], f"{place}.metrics")
+    if record.columns is not None:
+        _verify_columns(record, record.columns)
     for k, point in enumerate(record.sweep):
         shares = [*point.roles.values(), point.density, point.share_removable, point.accuracy_with_representatives]
         inside = point.gamma >= 0 and all(-TOLERANCE <= share <= 1 + TOLERANCE for share in shares)
@@ -113,6 +117,38 @@ def _verify_sufficient(record: AuditRecord, sample: SampleSummary, found: Suffic
     for tag, score in found.scores.items():
         same = sample.scores.get(tag, score) == score
         demand(same, record, f"{place}.scores", f"say of {tag} what the set says, {score:g}", sample.scores.get(tag))
+
+
+def _verify_columns(record: AuditRecord, report: ColumnReport) -> None:
+    """Columns are the players of all samples, with their roles; costs decide which of them can go."""
+    names = [column.name for column in report.columns]
+    same = all(sorted(names) == sorted(sample.players) for sample in record.samples)
+    demand(same, record, "columns.columns", "be the players of every sample", names)
+    n = len(record.samples)
+    demand(report.n_samples == n, record, "columns.n_samples", f"be {n}", report.n_samples)
+    for k, column in enumerate(report.columns):
+        place = f"columns.columns[{k}]"
+        demand(0 <= column.share <= 1, record, f"{place}.share", "lie in [0, 1]", column.share)
+        demand(column.cost_error >= 0, record, f"{place}.cost_error", "be 0 or more", column.cost_error)
+        roles = record.roles_of_features[column.name] if record.samples[0].roles else column.roles
+        close = roles.keys() == column.roles.keys() and all(
+            abs(roles[role] - share) <= TOLERANCE for role, share in column.roles.items()
+        )
+        demand(close, record, f"{place}.roles", "be what the samples say", column.roles)
+        others = {*column.copies, *column.interchangeable_with}
+        demand(others <= set(names) - {column.name}, record, place, "name other columns", sorted(others))
+        inside = all(0 <= value <= 1 for value in column.copies.values())
+        demand(inside, record, f"{place}.copies", "lie in [0, 1]", column.copies)
+        together = {
+            other: sum(
+                any({column.name, other} <= set(group) for group in sample.interchangeable) for sample in record.samples
+            )
+            for other in column.interchangeable_with
+        }
+        demand(together == column.interchangeable_with, record, f"{place}.interchangeable_with",
+               "be what the samples say", column.interchangeable_with)  # fmt: skip
+    right = columns_that_can_go(report.columns)
+    demand(report.can_go == right, record, "columns.can_go", f"follow from the costs, {shown(right)}", report.can_go)
 
 
 def _verify_range(record: AuditRecord, tag: str, value: float, place: str, field: str = "") -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bivshap_lightning.audit.audit import AuditResult, AuditSettings, ExplainedSample
+from bivshap_lightning.audit.columns import columns_of_samples
 from bivshap_lightning.audit.json_fields import is_finite_number
 from bivshap_lightning.audit.notes import notes_of
 from bivshap_lightning.audit.record import (
@@ -136,6 +137,7 @@ def make_record(
         **(_pairs_over(result.samples, gamma) if _have_common_players(result.samples) else {}),
         sweep=_sweep_of(result.sweep),
         notes=notes_of(result, settings),
+        columns=columns_of_samples(result.samples, gamma),
         arrays=arrays_of(result.samples),
     )
     pictures = pictures_of(result.samples, _pictured(record, n_pictures))

@@ -37,6 +37,9 @@ class ExplainedSample:
         words: one per player if it is a text.
         scores: what the metrics gave it, by tag.
         sufficient: players that suffice for its decision; None where a value is explained.
+        row: (D,) the sample itself if it is a row of a table and the audit reports on columns.
+        row_players: (D,) the player of each of these columns, -1 for none.
+        column_costs: (F,) Shapley values of the loss game with the true label, likewise.
     """
 
     index: int
@@ -48,6 +51,9 @@ class ExplainedSample:
     words: list[str] | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
     sufficient: SufficientSummary | None = None
+    row: NDArray[Any] | None = None
+    row_players: NDArray[Any] | None = None
+    column_costs: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True)

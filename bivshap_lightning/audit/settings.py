@@ -22,6 +22,7 @@ class AuditSettings:
         target_error: relative error of E2 at which a sample's rows stop; None for the default one if `n_evaluations` is
             None as well, and otherwise for all rows.
         background_source: where drawn background rows are from; empty for rows that the user gave.
+        columns: whether to find out what dropping each column of a table costs, by a second game.
     """
 
     method: Any
@@ -41,6 +42,7 @@ class AuditSettings:
     remark: str = ""
     target_error: float | None = None
     background_source: str = ""
+    columns: bool = False
 
     @property
     def known_gamma(self) -> float:

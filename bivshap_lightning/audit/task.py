@@ -180,3 +180,22 @@ def as_classes(labels: Tensor | None, task: TaskName) -> Tensor | None:
     if labels.dim() == 2 and labels.shape[1] > 1:
         return labels.argmax(dim=1)
     return labels.flatten().to(torch.int64)
+
+
+def true_labels(labels: Tensor | None, task: TaskName, n_outputs: int) -> Tensor | None:
+    """What the loss of each sample is measured against: its class or, of a regression, its value; None if unknown.
+
+    Args:
+        labels: (B, ...), or None.
+        task: the task; labels that are on or off independently have no single loss here.
+        n_outputs: of the model. A class that it does not have, as some data marks unknown ones, counts as unknown.
+
+    Example:
+        >>> true_labels(torch.tensor([0.0, 1.0]), "binary", 1), true_labels(torch.tensor([-1]), "binary", 1)
+        (tensor([0, 1]), None)
+    """
+    if labels is not None and task == "regression":
+        return labels.flatten().float() if labels.numel() == len(labels) and n_outputs == 1 else None
+    classes = as_classes(labels, task)
+    known = classes is not None and bool(((classes >= 0) & (classes < max(n_outputs, 2))).all())
+    return classes if known else None

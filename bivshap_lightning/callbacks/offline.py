@@ -20,13 +20,14 @@ import warnings
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import bivshap_lightning
 from bivshap_lightning.audit.audit import AuditSettings
 from bivshap_lightning.audit.chunk_store import ChunkStore, StorageError
+from bivshap_lightning.audit.json_fields import encode
 from bivshap_lightning.audit.lock import FolderInUseError, locked_folder
 from bivshap_lightning.audit.record import AuditRecord, RecordError, software_versions
 from bivshap_lightning.audit.recording import setting_text
@@ -73,6 +74,7 @@ class OfflineAudit(BivShapCallback):
         super().__init__(**arguments, on_error="raise")
 
     def _make_runner(self, settings: AuditSettings, **arguments: Any) -> AuditRunner:
+        settings = replace(settings, columns=True)
         return ResumableRunner(settings, store=self._make_store, chunk_size=self._size, arguments=arguments)
 
     def _make_store(self, device: str) -> ChunkStore:
@@ -314,13 +316,16 @@ def _paths(folder: Path) -> dict[str, str]:
 
 def _last_line(audit: OfflineAudit, folder: Path) -> str:
     places = ", ".join(f"{what} {path}" for what, path in _paths(folder).items())
-    return f"bivshap: {audit.summary()}; {places}"
+    columns = audit.record().columns
+    table = "" if columns is None else f"{columns.to_text()}\n"
+    return f"{table}bivshap: {audit.summary()}; {places}"
 
 
 def _result(audit: OfflineAudit, folder: Path) -> str:
     record = audit.record()
     metrics = {name: number.value for name, number in record.metrics.items()}
     result = {**_paths(folder), "n_samples": len(record.samples), "metrics": metrics, "cost": asdict(record.cost)}
+    result["columns"] = encode(record.columns)
     return json.dumps(result, allow_nan=False)
 
 

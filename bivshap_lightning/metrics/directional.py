@@ -77,7 +77,9 @@ def _directional_update(
     batch = RedundancyBatch.from_graphs(graphs, game.n_players, gamma, convention)
     sources, sinks = _sources_and_sinks(batch.graphs, game.n_players, convention)
     has_direction = (sources | sinks).any(dim=1)
-    masked = _masked(sources, sinks, has_direction, game.player_counts.cpu(), mask_all=convention == "paper")
+    masked = _masked(sources, sinks, game.player_counts.cpu())
+    if convention == "default":
+        masked &= has_direction[:, None, None]
     n_masked = masked.sum(dim=2)
     random = random_removals(game, n_masked, n_draws=n_draws, seed=seed)
     whole = torch.ones(game.n_samples, 1, game.n_players, dtype=torch.bool)
@@ -91,7 +93,7 @@ def _directional_update(
     return scores
 
 
-def _masked(sources: Tensor, sinks: Tensor, has_direction: Tensor, counts: Tensor, *, mask_all: bool) -> Tensor:
+def _masked(sources: Tensor, sinks: Tensor, counts: Tensor) -> Tensor:
     """Return the masked players of each masking, bool (B, 4, F)."""
     has_player = torch.arange(sources.shape[1]) < counts[:, None]
     masked = {
@@ -100,9 +102,7 @@ def _masked(sources: Tensor, sinks: Tensor, has_direction: Tensor, counts: Tenso
         "mask_sources": sources,
         "keep_only_sinks": has_player & ~sinks,
     }
-    without_direction = has_player & mask_all
-    stacked = torch.stack([masked[masking] for masking in MASKINGS], dim=1)
-    return torch.where(has_direction[:, None, None], stacked, without_direction[:, None])
+    return torch.stack([masked[masking] for masking in MASKINGS], dim=1)
 
 
 def _sources_and_sinks(
@@ -168,8 +168,9 @@ class DirectionalRedundancy(SampleMetric):
     Args:
         gamma: Largest weight that counts as redundant, for graphs G. A `RedundancyGraph` has its own.
         convention: By default the sinks are all components of H without outgoing edges; for "paper" those with the
-            highest PageRank of their part, usually one of several. "paper" also ignores standard errors, and masks all
-            players of samples without direction, as the published code does.
+            highest PageRank of their part, usually one of several. "paper" also ignores standard errors, and where
+            there are no sources or sinks to keep it masks all players, as the published code does: the shares masked
+            of `mask_sinks` and `keep_only_sinks` then add up to 1, as in the paper's tables.
         n_draws: Number of draws over which the controls are averaged.
         seed: Of the draws. They do not depend on batches, processes or global generators.
         per_sample: Whether to keep every sample's score.

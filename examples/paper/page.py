@@ -298,7 +298,10 @@ _ROLES = ("irrelevant", "interchangeable", "redundant", "essential", "undecided"
 
 
 def write_provenance(page: Page) -> None:
-    page.add("## Where the numbers come from", "")
+    page.add(
+        "## Where the numbers come from", "",
+        "The commands also take `--data` and `--output`. The commit is the one at which the batches were summed up.",
+    )  # fmt: skip
     page.table(
         ["study", "command", "samples", "orders of Ours-SS (paper: 1,000)", "commit", "machine"],
         (

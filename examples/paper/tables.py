@@ -85,4 +85,6 @@ class Page:
     def text(self) -> str:
         notes = [f"[^{mark}]: {reason}" for reason, mark in self.differences.items()]
         body = "\n".join([*self.lines, "", *notes]).rstrip() + "\n"
-        return body.replace("{AGREE}", f"{self.n_agree} of {self.n_compared}")
+        absent = [study for study in published.STUDIES if study not in self.results]
+        missing = f"Not run for this page: {', '.join(absent)}." if absent else ""
+        return body.replace("{AGREE}", f"{self.n_agree} of {self.n_compared}").replace("{MISSING}", missing)

@@ -1,13 +1,20 @@
 """Columns of a table: association against other libraries, costs by hand, and a real model whose columns are known."""
 
+import itertools
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from scipy.stats.contingency import association as scipy_association
 from sklearn.linear_model import LogisticRegression
+from torch import nn
 
 from bivshap_lightning.audit.association import association, correlation_ratio, cramers_v
-from bivshap_lightning.audit.columns import Column, _can_go, column_report
+from bivshap_lightning.audit.batches import Batch
+from bivshap_lightning.audit.columns import column_costs, column_report, table_of_players, with_column_costs
+from bivshap_lightning.audit.record_columns import Column, ColumnReport, columns_that_can_go
+from bivshap_lightning.game import Game
 
 
 def test_association_is_that_of_other_libraries():
@@ -64,6 +71,58 @@ def test_costs_are_those_of_the_loss_game():
     assert (report.can_go, report.n_samples) == (("dead",), 2)
 
 
+def test_costs_against_enumeration():
+    """Shapley values of the negative cross-entropy, by all orders of four columns and with rows for absent ones."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).requires_grad_(False)
+    x, labels, rows = torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1]), torch.randn(3, 4)
+
+    def value(b, present):
+        mixed = rows.clone()
+        mixed[:, list(present)] = x[b, list(present)]
+        return -float(nn.functional.cross_entropy(network(mixed), labels[b].expand(3)))
+
+    expected = np.zeros((5, 4))
+    for b in range(5):
+        for order in itertools.permutations(range(4)):
+            for place, player in enumerate(order):
+                expected[b, player] += (value(b, order[: place + 1]) - value(b, order[:place])) / 24
+    game = Game(network, x, target=labels, behavior="loss", background=rows)
+    assert column_costs(game, None, 0) == pytest.approx(expected, abs=1e-5)
+
+
+def test_groups_of_columns_and_few_values_are_categories():
+    rng = np.random.default_rng(0)
+    category, number = rng.integers(0, 3, 40), rng.normal(size=40)
+    rows = np.column_stack([number, np.eye(3)[category], 7 - 2 * category, np.full(40, np.nan), np.ones(40)])
+    table, categorical = table_of_players(rows, np.array([0, 1, 1, 1, 2, 3, -1]), 4)
+    assert np.array_equal(table[:, 0], number)
+    assert categorical == [1, 2, 3]
+    found = association(table, categorical)
+    assert found[1, 2] == pytest.approx(1)  # the one-hot group and the code say the same
+    assert found[0, 1] < 0.5
+    assert (found[3, :3] == 0).all()
+
+
+def test_an_infinite_loss_has_no_costs():
+    """A model that gives the true class a probability of 0 has no cost, and the audit goes on without."""
+    x = torch.tensor([[1.0, 2.0], [-1.0, 2.0]])
+    game = Game(
+        lambda z: torch.stack([(z[:, 0] > 0).float(), (z[:, 0] <= 0).float()], dim=1), x,
+        target=torch.tensor([1, 1]), behavior="loss", link="identity",
+    )  # fmt: skip
+    result, settings = SimpleNamespace(samples=[]), SimpleNamespace(n_evaluations=None, seed=0)
+    assert with_column_costs(result, game, Batch((x,)), settings) is result
+
+
+def test_many_columns_are_cut_in_the_middle():
+    text = ColumnReport.of([column(f"c{k}", float(k)) for k in range(50)], 20).to_text()
+    assert "... 30 more" in text
+    assert len(text.splitlines()) == 23
+    assert text.splitlines()[1].startswith("c49")
+    assert "\x1b" not in ColumnReport.of([column("\x1b[31m", 1.0)], 20).to_text()
+
+
 def test_a_fitted_model():
     """Two informative columns, a copy of one, and noise; the copy and the noise can go, and retraining confirms it."""
     rng = np.random.default_rng(0)
@@ -108,4 +167,4 @@ def test_what_can_go():
         column("a", 1.0, copies={"b": 0.99}), column("b", 0.5, copies={"a": 0.99}), column("c", 0.02, 0.02),
         column("d", 0.001), column("e", -0.3),
     ]  # fmt: skip
-    assert _can_go(columns) == ("b", "d", "e")
+    assert columns_that_can_go(columns) == ("b", "d", "e")

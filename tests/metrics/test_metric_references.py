@@ -291,12 +291,10 @@ def reference_directional(
         without.append(float(not sources and not sinks))
         present = {
             "mask_sinks": everyone - sinks,
-            "keep_only_sources": sources or everyone,
+            "keep_only_sources": sources if sources or convention == "paper" else everyone,
             "mask_sources": everyone - sources,
-            "keep_only_sinks": sinks or everyone,
+            "keep_only_sinks": sinks if sinks or convention == "paper" else everyone,
         }
-        if convention == "paper" and not sources and not sinks:
-            present = {name: set() for name in names}
         empty.append(reference.stays(sample, set()))
         for name in names:
             right[name].append(reference.stays(sample, present[name]))

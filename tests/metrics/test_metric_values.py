@@ -233,15 +233,16 @@ class TestDirectionalRedundancy:
     @pytest.mark.parametrize(
         "graph", [ExplanationGraph(np.ones((3, 3)) - np.eye(3)), ExplanationGraph(np.zeros((3, 3)))]
     )
-    def test_without_direction_the_paper_masks_everything(self, graph):
-        """H empty, and H a single component."""
+    def test_without_direction_the_paper_keeps_nothing_where_it_keeps_only_some(self, graph):
+        """H empty, and H a single component: the shares of complementary maskings add up to 1, as in its tables."""
         game = game_of(lambda x: x.sum(dim=1) - 1.5, 3)
         default, paper = (directional_redundancy(game, graph, convention=c) for c in ("default", "paper"))
         assert default["share_without_direction"] == paper["share_without_direction"] == 1
         assert [default[f"{m}_share_masked"].item() for m in MASKINGS] == [0.0] * 4
         assert [default[f"{m}_accuracy"].item() for m in MASKINGS] == [1.0] * 4
-        assert [paper[f"{m}_share_masked"].item() for m in MASKINGS] == [1.0] * 4
-        assert [paper[f"{m}_accuracy"].item() for m in MASKINGS] == [0.0] * 4
+        for kind, is_masked in {"mask": 0.0, "keep_only": 1.0}.items():
+            assert [paper[f"{kind}_{end}_share_masked"].item() for end in ("sources", "sinks")] == [is_masked] * 2
+            assert [paper[f"{kind}_{end}_accuracy"].item() for end in ("sources", "sinks")] == [1 - is_masked] * 2
 
 
 class TestControls:

@@ -1,4 +1,4 @@
-"""The sections about decisions: how few features carry one."""
+"""The sections about decisions: how few features carry one, and which columns of a table can go."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections import Counter
 from markupsafe import Markup
 
 from bivshap_lightning.audit.record import SampleSummary
+from bivshap_lightning.audit.record_columns import ADVICE, COPY, MAX_COST_SHARE
 from bivshap_lightning.audit.record_decisions import SUFFICIENT
 from bivshap_lightning.views.html.content import PageContent
 from bivshap_lightning.views.html.markup import folded, section, table, tag
 from bivshap_lightning.views.html.words import count, listing, percent
 
-MAX_FEATURES, MAX_SAMPLES, MAX_MEMBERS = 12, 8, 8
+MAX_FEATURES, MAX_SAMPLES, MAX_MEMBERS, MAX_COLUMNS = 12, 8, 8, 30
 
 
 def few_features(content: PageContent) -> str:
@@ -87,3 +88,40 @@ def _sets(what: str, samples: list[SampleSummary]) -> Markup:
             )  # fmt: skip
     head = ("sample", "decision", "suffice", "set", "added for the stable set", "random additions that agree")
     return table(what, head, rows, words=5)
+
+
+def columns(content: PageContent, anchor: str, title: str) -> Markup:
+    """What each column of a table is good for, and which can go; nothing where the record does not say."""
+    report = content.record.columns
+    if report is None:
+        return Markup()
+    n_copies = sum(bool(column.copies) for column in report.columns)
+    advice = (
+        f"{listing(report.can_go)} can go together." if report.can_go else "No column is recommended to be dropped."
+    )
+    copies = f" {count(n_copies, 'column')} have a copy: the most useful of each set of copies stays." * bool(n_copies)
+    rows = [
+        (column.name, "can go" if column.name in report.can_go else "keep", "; ".join(column.remarks),
+         percent(column.share), f"{column.cost:+.4f} ± {column.cost_error:.4f}")
+        for column in report.columns
+    ]  # fmt: skip
+    head = ("column", "advice", "roles, interchangeable columns, copies", "share of importance", "cost of dropping")
+    shown = table("All columns, those that cost most to drop first.", head, rows[:MAX_COLUMNS], words=3)
+    rest = rows[MAX_COLUMNS:]
+    more = (
+        [folded(count(len(rest), "more column"), table("Columns that cost less.", head, rest, words=3))] if rest else []
+    )
+    return section(
+        anchor,
+        title,
+        tag("p", tag("b", f"{advice}{copies} {ADVICE}."), class_="decisive"),
+        tag("p", "Cost of dropping: how much the column lowers the loss on the true labels, as its share of the whole "
+            f"(mean Shapley value of the negative loss over {count(report.n_samples, 'sample')}, ± standard error; "
+            "the audit takes about as many samples of each class). A column can go if that is at most "
+            f"{percent(MAX_COST_SHARE)} of all costs, also at the upper end of its interval, or if a more useful "
+            f"column is its copy: an association of at least {COPY:g} over the same samples (correlation, Cramer's V "
+            "of categories). The cost is that of this model; a model that is trained without the column can make up "
+            "for it."),
+        shown,
+        *more,
+    )  # fmt: skip

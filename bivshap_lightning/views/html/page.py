@@ -23,6 +23,7 @@ SECTIONS = {
     "verdict": ("Verdict", sections.verdict),
     "pairs": ("Substitutes and partners", answers.pairs),
     "suffices": ("Features that suffice", decisions.suffices),
+    "columns": ("Which columns can go", decisions.columns),
     "roles": ("Roles", answers.roles),
     "explore": ("Explore", explore),
     "groups": ("Groups of H", sections.groups),
@@ -32,7 +33,7 @@ SECTIONS = {
     "numbers": ("All numbers", sections.numbers),
     "made": ("How it was made", sections.made),
 }
-"""In order: title and writer by anchor."""
+"""In order: title and writer by anchor. A writer that returns nothing has nothing to say about the record."""
 
 
 def render_page(
@@ -67,15 +68,15 @@ def render_page(
     if previous is not None:
         demand_comparable(record, previous)
     content = PageContent(record, previous, verdict)
-    links = [tag("a", title, href=f"#{anchor}") for anchor, (title, _) in SECTIONS.items()]
-    body = [write(content, anchor, title) for anchor, (title, write) in SECTIONS.items()]
+    written = {anchor: write(content, anchor, title) for anchor, (title, write) in SECTIONS.items()}
+    links = [tag("a", SECTIONS[anchor][0], href=f"#{anchor}") for anchor, part in written.items() if part]
     return document(
         sections.title(content),
         tag("a", "Skip to the verdict", class_="skip", href="#main"),
         sections.headline(content),
         answers.notes(content),
         tag("nav", bullets(links), aria_label="Contents"),
-        tag("main", *body, id="main", tabindex="-1"),
+        tag("main", *written.values(), id="main", tabindex="-1"),
         tag("footer", tag("p", f"Written by bivshap report {__version__} from {Path(record.source).name}.",
                           class_="soft")),
         policy=f"{POLICY}; {script_policy()}",

@@ -39,7 +39,7 @@ def ranking_table(
         | 1 | a | 1.5 |  | b&#124;c |  |
         | 2 | b&#124;c | 0.5 |  |  | a |
         <BLANKLINE>
-        Best to keep first: a feature that others stand in for comes after them.
+        Best to keep first: a feature that others replace comes after them.
         <BLANKLINE>
         *Makes redundant*: once the feature is present, these add nothing.
     """
@@ -63,7 +63,7 @@ def ranking_table(
     left = graph.n_players - len(players)
     note = f" {left:,} more features are not listed." if left else ""
     is_kept = "score" not in columns and graph.absolute is None
-    kept = "\n\nBest to keep first: a feature that others stand in for comes after them." if is_kept else ""
+    kept = "\n\nBest to keep first: a feature that others replace comes after them." if is_kept else ""
     return f"{table}{kept}\n\n*Makes redundant*: once the feature is present, these add nothing.{note}"
 
 
