@@ -193,6 +193,10 @@ def _run(options: Namespace, words: Sequence[str]) -> str:
                 raise
             failed = os.fsdecode(error.filename or folder)
             raise AuditError(f"`--output` must be a folder to write to, got {failed} ({error.strerror}).") from error
+        except RuntimeError as error:  # Lightning's, where the folder of its logger is gone or cannot be looked at
+            if not str(error).startswith(f"Missing folder: {folder}"):
+                raise
+            raise AuditError(f"`--output` must be a folder to write to, got {folder} ({error}).") from error
 
 
 def _audit(options: Namespace, checkpoint: Checkpoint, made: Ingredients, folder: Path) -> str:
