@@ -7,6 +7,7 @@ settings alone, so it may come from another process or from a file; :meth:`Audit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
