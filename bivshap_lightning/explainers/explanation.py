@@ -182,7 +182,9 @@ class Explanation:
 
     @property
     def pairwise_error(self) -> Tensor:
-        """(B, F, F) an upper bound of the standard error of :attr:`pairwise`."""
+        """(B, F, F) the standard error of :attr:`pairwise` where the estimator knows it, or an upper bound."""
+        if self.pairwise_standard_error is not None:
+            return self.pairwise_standard_error
         return self._part(structure.pairwise_error, *self._errors)
 
     @property
@@ -223,6 +225,9 @@ class Explanation:
         Raises:
             ValueError: the method is univariate, or the sample has no players.
         """
+        return self._graph(index, names, is_nested=False)
+
+    def _graph(self, index: int, names: Sequence[str] | None, *, is_nested: bool) -> ExplanationGraph:
         bivariate, standard_error = self._pairs
         if not -len(self) <= index < len(self):
             raise IndexError(f"`index` must be below {len(self)}, the number of samples, got {index}.")
@@ -245,8 +250,8 @@ class Explanation:
             standard_error=None if self.is_exact else error,
             shapley_standard_error=None if phi_error is None else phi_error[index, :n].detach().cpu().numpy(),
             pairwise_standard_error=None if pair_error is None else pair_error[index, :n, :n].detach().cpu().numpy(),
-            log_odds=None if self.log_odds is None else self.log_odds.graph(index, names),
-            provenance=self._provenance(index),
+            log_odds=None if self.log_odds is None else self.log_odds._graph(index, names, is_nested=True),
+            provenance={} if is_nested else self._provenance(index),
         )
 
     def graphs(self, names: Sequence[str] | None = None) -> list[ExplanationGraph]:

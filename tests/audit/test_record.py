@@ -447,7 +447,7 @@ def test_missing_and_unknown_fields_are_refused_wherever_they_stand():
     )  # fmt: skip
     optional = (
         "roles", "interchangeable", "substitutes", "partners", "sweep", "notes", "gamma_rule", "task", "sufficient",
-        "columns", "validation_metrics", "compared_epoch", "background",
+        "columns", "validation_metrics", "compared_epoch", "background", "change",
     )  # fmt: skip
     typed = [
         p for p in places_in(content)
