@@ -48,7 +48,7 @@ def test_every_explainer_may_spend_what_ours_spent_on_the_sample():
     audit = Audit(callback.settings, torch.device("cpu"))
     Counting.asked.clear()
     result = audit.combine([audit.explain(model, chunk(x), math.inf)])
-    ours = audit._explain(audit.game(model, Batch((x,), None)), math.inf).n_evaluations.tolist()
+    ours = audit._explain(audit.game(model, Batch((x,), None))).n_evaluations.tolist()
     assert ours[1] == 16
     assert sorted(Counting.asked) == sorted([(2, ours[0]), (1, 16)])
     assert result.n_evaluations["ours"] == pytest.approx(sum(ours) / 3)

@@ -61,7 +61,7 @@ def test_the_demo_prints_what_was_found(demo):
     folder, printed = demo
     for explainer in ("ours", "shapley_sampling", "integrated_gradients", "feature_ablation"):
         assert explainer in printed
-    assert "Columns that stand in for each other" in printed
+    assert "Columns that replace each other" in printed
     assert f"bivshap tensorboard {folder}" in printed
     assert len(list(folder.rglob("bivshap/*.json"))) == 2
 
