@@ -309,7 +309,7 @@ class Audit:
         spent: dict[str, int] = {}
         if not self._others:
             return spent
-        orientation, parts = signs(shared), equal_terms(game, ours)
+        signs_of_values, parts = signs(shared), equal_terms(game, ours)
         for name, other in self._others.items():
             if name in self._skipped:
                 continue
@@ -327,6 +327,8 @@ class Audit:
                 self._skipped[name] = str(error)
                 continue
             spent[name] = sum(int(explanation.n_evaluations.sum()) for explanation in found)
+            is_signed = getattr(other, "is_signed", True)  # L2X selects; its scores are no contributions
+            orientation = signs_of_values if is_signed else torch.ones_like(signs_of_values)
             scores = ranked(found, [samples for _, samples, _ in parts], orientation)
             start = self.plan.clock()
             for metric in ranking_metrics(self.settings.task):

@@ -1,6 +1,7 @@
 """Other explainers on equal terms: as many model rows as ours, when they run, and what stands in between."""
 
 import math
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -130,3 +131,23 @@ def test_without_other_explainers_no_audit_is_repeated_at_the_end(tmp_path):
     trainer(tmp_path, callback, max_epochs=2).fit(Module(), train_loader(), valid_loader())
     assert [past["epoch"] for past in callback.history] == [0, 1]
     assert callback.result.compared_epoch is None or callback.result.compared_epoch == 0
+
+
+class Unsigned(Counting):
+    """Scores without a sign: the size of what a column does, whichever way it moves the output."""
+
+    name, is_signed = "unsigned", False
+
+    def explain(self, game, n_evaluations=None, seed=0) -> Explanation:
+        found = find_explainer("feature_ablation").explain(game, n_evaluations, seed)
+        return replace(found, shapley=found.shapley.abs())
+
+
+def test_scores_without_a_sign_keep_their_order_where_the_output_falls():
+    model = torch.nn.Linear(3, 1)
+    model.weight.data, model.bias.data = torch.tensor([[-4.0, -2.0, -1.0]]), torch.zeros(1)
+    settings = BivShapCallback(method="exact", compare_with=(Unsigned(),), gamma=1e-3, baselines=0.0).settings
+    audit = Audit(replace(settings, task="regression", behavior="output"), torch.device("cpu"))
+    found = audit.combine([audit.explain(model, chunk(torch.ones(2, 3)), math.inf)]).numbers
+    for number in ("insertion_auc", "deletion_auc", "share_kept"):
+        assert found[f"bivshap/{number}/unsigned"] == pytest.approx(found[f"bivshap/{number}/ours"])

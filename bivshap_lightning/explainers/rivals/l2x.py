@@ -56,6 +56,7 @@ class L2X:
     architecture: Mapping[str, Any] = field(default_factory=dict)
     name: ClassVar[str] = "l2x"
     is_exact: ClassVar[bool] = False
+    is_signed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.n_selected < 1:
