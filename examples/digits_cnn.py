@@ -81,7 +81,7 @@ def main() -> None:
     images = nn.functional.interpolate(small, size=24, mode="bilinear", align_corners=False)
     module, unseen = train(TensorDataset(images, torch.tensor(digits.target)), args.epochs)
 
-    chosen = images[unseen[:24]]
+    chosen = images[unseen[:96]]
     game = Game(module, chosen, feature_mask=Superpixels(36))
     explanation = find_explainer("auto").explain(game, n_evaluations=2000)
     graphs = explanation.graphs()
@@ -97,8 +97,8 @@ def main() -> None:
 
     # The digit with the most redundant parts of ink; black ones are redundant by themselves, being replaced by black.
     is_ink = ~explanation.null_players
-    redundant = [sum(int(is_ink[k, list(g)].sum()) for g in graphs[k].redundancy(args.gamma).groups) for k in range(24)]
-    shown = max(range(24), key=redundant.__getitem__)
+    redundant = [sum(int(is_ink[k, list(g)].sum()) for g in graphs[k].redundancy(args.gamma).groups) for k in range(96)]
+    shown = max(range(96), key=redundant.__getitem__)
     graph = graphs[shown]
     segments = Superpixels(36)(chosen[shown : shown + 1])[0, 0]
     figure = draw_image_graphs(
