@@ -14,6 +14,7 @@ from bivshap_lightning.gate.measuring import demand_comparable
 from bivshap_lightning.views.html import answers, decisions, sections
 from bivshap_lightning.views.html.content import PageContent
 from bivshap_lightning.views.html.explorer import explore, explorer_style, script_policy
+from bivshap_lightning.views.html.headline import headline, title
 from bivshap_lightning.views.html.markup import STYLE, bullets, tag, text
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -71,9 +72,9 @@ def render_page(
     written = {anchor: write(content, anchor, title) for anchor, (title, write) in SECTIONS.items()}
     links = [tag("a", SECTIONS[anchor][0], href=f"#{anchor}") for anchor, part in written.items() if part]
     return document(
-        sections.title(content),
+        title(content),
         tag("a", "Skip to the verdict", class_="skip", href="#main"),
-        sections.headline(content),
+        headline(content),
         answers.notes(content),
         tag("nav", bullets(links), aria_label="Contents"),
         tag("main", *written.values(), id="main", tabindex="-1"),
