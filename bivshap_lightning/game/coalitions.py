@@ -94,6 +94,18 @@ def unique(masks: Tensor) -> tuple[Tensor, Tensor] | None:
     return (order + starts)[is_new], place
 
 
+def unique_of(masks: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Find the distinct rows among masks (N, F) with a number (N,) each, such as that of a sample; see :func:`unique`.
+
+    Example:
+        >>> unique_of(torch.tensor([[True], [True], [True]]), torch.tensor([4, 5, 4]))
+        (tensor([0, 1]), tensor([[0, 1, 0]]))
+    """
+    bytes_of_numbers = numbers[:, None].contiguous().view(torch.uint8)
+    digits = (bytes_of_numbers[..., None] >> torch.arange(8, dtype=torch.uint8, device=masks.device)) & 1 == 1
+    return unique(torch.cat([masks, digits.flatten(1)], dim=1)[None])
+
+
 def _lexicographic_order(words: Tensor) -> Tensor:
     """(B, K) the order that sorts the rows of each sample, (B, K, words), by their first word, then the second, ..."""
     *others, last = words.unbind(dim=2)

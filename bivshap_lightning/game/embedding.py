@@ -179,7 +179,7 @@ def _find(
     def note(layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> None:
         seen = _argument(args, kwargs)
         arrange = Reader(layer).arrangement(position, inputs, seen)
-        if arrange is not None:
+        if arrange is not None and (len(layers) == 1 or _looks_up(layer, args, kwargs, output)):
             same = seen.data_ptr() == inputs[position].data_ptr()
             (themselves if same else equals)[layer] = Reader(layer, time_first=arrange is _time_first)
         elif _is_shifted(inputs[position], seen) and all(seen.data_ptr() != x.data_ptr() for x in inputs.values()):
@@ -227,6 +227,16 @@ def _replacing(
 def _argument(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
     value: Tensor = args[0] if args else kwargs["input"]
     return value
+
+
+def _looks_up(layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Tensor) -> bool:
+    """Whether a layer's output follows its tokens: layers of positions may get tokens and read only their shape."""
+    seen = _argument(args, kwargs)
+    others = seen.flatten().roll(1).view_as(seen)  # no new ones: `max_norm` changes the vectors that are looked up
+    if torch.equal(others, seen):
+        return True  # the same token everywhere: nothing can be told
+    again = layer.forward(others, *args[1:], **kwargs) if args else layer.forward(**{**kwargs, "input": others})
+    return not torch.equal(again, output)
 
 
 def _unchanged(embeddings: Tensor) -> Tensor:

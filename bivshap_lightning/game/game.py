@@ -23,7 +23,7 @@ from bivshap_lightning.game.behavior import (
     column_of_largest,
     resolve_target,
 )
-from bivshap_lightning.game.coalitions import Block, check_masks, unique
+from bivshap_lightning.game.coalitions import Block, check_masks, unique, unique_of
 from bivshap_lightning.game.determinism import check_deterministic
 from bivshap_lightning.game.masked_inputs import MaskedInputs
 from bivshap_lightning.game.model import Precision, is_out_of_memory
@@ -143,12 +143,13 @@ class Game:
         """
         return self._evaluate(masks, self._utility)
 
-    def values_of(self, masks: Tensor, samples: Tensor) -> Tensor:
+    def values_of(self, masks: Tensor, samples: Tensor, replacements: Tensor | None = None) -> Tensor:
         """Values of single coalitions, each of one sample, for methods that make masks row by row.
 
         Args:
             masks: bool (N, F).
             samples: (N,) int64, the sample of each coalition.
+            replacements: (N,) int64, the one background row of each; None for the mean over all of them.
 
         Returns:
             (N,) utilities.
@@ -159,9 +160,8 @@ class Game:
             tensor([3., 3.])
         """
         masks = check_masks(masks[None], self.n_samples, self.n_players).to(self.device)[0] | self.null_players[samples]
-        # Binary digits of the sample's number make equal coalitions of different samples distinct.
-        digits = samples[:, None] >> torch.arange(self.n_samples.bit_length(), device=self.device) & 1 == 1
-        block, distinct = Block(masks, samples), unique(torch.cat([masks, digits], dim=1)[None])
+        number = samples if replacements is None else samples * self.removal.n_rows + replacements
+        block, distinct = Block(masks, samples, replacements), unique_of(masks, number)
         if distinct is None:
             return self._run(block, self._utility)
         first, place = distinct
@@ -336,8 +336,8 @@ class Game:
 
     def _run(self, block: Block, read: Read) -> Tensor:
         """Evaluate coalitions: (B, K, ...) for those of every sample, (K, ...) for those of one each."""
-        n_rows, dim = self.removal.n_rows, 1 if block.samples is None else 0
-        block = block.against(n_rows)
+        n_rows = self.removal.n_rows if block.replacements is None else 1
+        dim, block = 1 if block.samples is None else 0, block.against(n_rows)
         n_calls = len(block) * (self.n_samples if block.samples is None else 1)
         with self._model.evaluation(), progress_bar(n_calls, show=self.show_progress) as bar:
             if not self._is_checked:

@@ -5,57 +5,57 @@ class attributes and global variables may change in ``forward`` as well. :class:
 reachable from a module in Python. Objects keep their identity: containers and tensors are restored in place, so that
 tied tensors stay tied and references from outside (optimizers, hooks, attribution methods) stay valid.
 
-Not recorded are objects that do not belong to the model (Trainers, loggers, callbacks, optimizers, dataloaders,
-datasets, process groups, threads), what libraries keep in C++, and what a forward pass does to files or services.
+Not recorded are objects that do not belong to the model (Trainers, loggers, dataloaders, datasets, data frames, process
+groups, threads and their queues), what libraries keep in C++, new entries of a bounded ``functools.lru_cache`` that had
+some, and what a forward pass does to files or services.
 """
 
 from __future__ import annotations
 
-import random
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+import io
+import threading
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache, partial
 from itertools import chain
 from operator import is_
-from types import BuiltinMethodType, CellType, CodeType, FunctionType, GeneratorType, MethodType, ModuleType
+from types import BuiltinMethodType, CellType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any, cast
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bivshap_lightning.game.dict_state import differing, is_identical, items_of, refill, refill_collection
 from bivshap_lightning.game.errors import ModelStateError
+from bivshap_lightning.game.state_kinds import (
+    ATOMS,
+    CONTAINERS,
+    GENERATORS,
+    LIBRARIES,
+    RefusingIterator,
+    cached_by,
+    generator_restorer,
+    global_hooks,
+    global_names,
+    is_foreign,
+    is_from,
+    is_opaque_iterator,
+    is_own_module,
+    own_classes,
+    restore_class,
+    restore_slot,
+    slot_content,
+    slots_of,
+    unrestorable_iterator,
+)
 from bivshap_lightning.game.tensor_state import ArrayCopy, TensorCopy, is_too_large
 
-# Packages whose objects, modules excepted, do not belong to the model.
-FOREIGN = (
-    "aim", "asyncio", "bivshap_lightning", "captum", "clearml", "comet_ml", "concurrent", "datasets", "enum", "io",
-    "_io", "lightning", "lightning_fabric", "logging", "matplotlib", "mlflow", "multiprocessing", "neptune", "pandas",
-    "pyarrow", "pytorch_lightning", "queue", "ray", "_queue", "sklearn", "socket", "subprocess", "tensorboard",
-    "tensorboardX", "_thread", "threading", "tokenizers", "torch._dynamo", "torch._inductor", "torch.distributed",
-    "torch.fx", "torch.optim", "torch.utils.data", "torch.utils.tensorboard", "tqdm", "transformers", "wandb",
-    "weakref",
-)  # fmt: skip
-# Packages whose classes and functions keep no state of a user's model.
-LIBRARIES = (*FOREIGN, "abc", "builtins", "collections", "dataclasses", "functools", "numpy", "torch", "torchmetrics",
-             "torchvision", "typing")  # fmt: skip
-ATOMS = frozenset({int, float, complex, str, bytes, bool, type(None), type(...), torch.dtype, torch.device, torch.Size,
-                   range, slice, torch.layout, torch.memory_format})  # fmt: skip
 _EMPTY: dict[Any, Any] = {}
-
-
-class RefusingIterator(Iterator[Any]):
-    """Replaces an iterator whose position cannot be restored, and refuses to be advanced."""
-
-    def __init__(self, name: str, kind: str) -> None:
-        self._name, self._kind = name, kind
-
-    def __next__(self) -> Any:
-        raise ModelStateError(
-            f"`model` must not advance an iterator in forward, got `next` on {self._name!r} ({self._kind}), whose "
-            "position cannot be restored. Advance it in training_step, or draw from a torch.Generator."
-        )
 
 
 class ModuleState:
@@ -83,21 +83,31 @@ class ModuleState:
         self._tensors: list[TensorCopy] = []
         self._arrays: list[ArrayCopy] = []
         self._variables: list[tuple[dict[str, Any], str, Any]] = []
+        self._namespaces: set[tuple[int, tuple[str, ...]]] = set()
         self._cells: list[tuple[CellType, Any]] = []
         self._parameter_dicts: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        self._iterators: list[tuple[Any, Any, str]] = []
+        self._stand_ins: list[tuple[Callable[[Any], object], Any]] = []
         self._seen: dict[int, Any] = {}
-        self._pending: list[Any] = [module]
+        self._pending: list[Any] = [module, *global_hooks()]
+        try:
+            self._record()
+        except BaseException:  # gradients have been detached so far
+            self.restore()
+            raise
+
+    def _record(self) -> None:
         while self._pending:
             value = self._pending.pop()
             if id(value) not in self._seen:
                 self._seen[id(value)] = value  # also keeps it alive, so that the id stays its own
                 kind: Any = type(value)
+                if is_opaque_iterator(kind):
+                    raise unrestorable_iterator(kind.__name__)
                 record = _recorder_of(kind)
                 if record is not None:
                     record(self, value)
-        for container, key, name in self._iterators:
-            container[key] = RefusingIterator(name, type(container[key]).__name__)
+        for put, stand_in in self._stand_ins:
+            put(stand_in)
 
     def restore(self) -> tuple[str, ...]:
         """Put everything back.
@@ -105,27 +115,34 @@ class ModuleState:
         Returns:
             The names of the parameters that had been changed, except those that an embedding with ``max_norm`` scales.
         """
-        changed = {id(p) for d, before in self._parameter_dicts for p in _differing(d, before)}
+        changed = {id(p) for d, before in self._parameter_dicts for p in differing(d, before)}
         for kept, before in self._dicts:
-            if (kept or before) and not _is_identical(kept, before):
-                _refill(kept, before)
+            if (kept or before) and not is_identical(kept, before):
+                refill(kept, before)
         for items, copy in self._lists:
-            if not (len(items) == len(copy) and all(map(is_, items, copy))):
+            if not (list.__len__(items) == len(copy) and all(map(is_, list.__iter__(items), copy))):
                 list.__setitem__(items, slice(None), copy)
         for namespace, name, value in self._variables:
             namespace[name] = value
         for cell, value in self._cells:
             cell.cell_contents = value
+        failed: list[Exception] = []
         for undo in self._undo:
-            undo()
-        lost = [array.array.shape for array in self._arrays if not array.restore()]
-        changed |= {id(t.tensor) for t in self._tensors if t.restore() and isinstance(t.tensor, nn.Parameter)}
+            _attempt(undo, failed)
+        lost = [array.array.shape for array in self._arrays if _attempt(array.restore, failed) is False]
+        written = [t.tensor for t in self._tensors if _attempt(t.restore, failed)]
+        changed |= {id(tensor) for tensor in written if isinstance(tensor, nn.Parameter)}
         lost += [t.tensor.shape for t in self._tensors if t.is_lost]
         if lost:
             raise ModelStateError(
                 f"`model` must not write in forward to large tensors that are no buffers, got a changed attribute of "
                 f"shape {tuple(lost[0])}, which could not be put back. Register it as a buffer."
             )
+        if failed:  # after everything else has been put back
+            raise ModelStateError(
+                f"`model` must hold state that can be put back, got {type(failed[0]).__name__}: {failed[0]}. Do not "
+                "change it in forward."
+            ) from failed[0]
         return self._names(changed) if changed else ()
 
     def _names(self, changed: set[int]) -> tuple[str, ...]:
@@ -137,39 +154,52 @@ class ModuleState:
         names = {id(p): name for name, p in self._module.named_parameters()}
         return tuple(names.get(key, "a parameter") for key in sorted(changed - scaled, key=lambda k: names.get(k, "")))
 
-    def _record_dict(self, value: dict[Any, Any]) -> None:
-        if not value:  # as most dictionaries of hooks are
-            self._dicts.append((value, _EMPTY))
+    def _follow(self, value: Any, name: str, put: Callable[[Any], object]) -> None:
+        """Record a value; an iterator that cannot be put back is replaced where it is held, also within a tuple."""
+        kind: Any = type(value)
+        if is_opaque_iterator(kind):
+            self._stand_ins.append((put, RefusingIterator(name, kind.__name__)))
             return
-        self._dicts.append((value, dict(value)))
-        for key, item in value.items():
-            kind: Any = type(item)
-            if kind not in ATOMS:
-                if _is_opaque_iterator(kind):
-                    self._iterators.append((value, key, str(key)))
-                else:
-                    self._pending.append(item)
+        if kind is tuple and any(map(is_opaque_iterator, map(type, value))):
+            is_opaque = list(map(is_opaque_iterator, map(type, value)))
+            parts = (RefusingIterator(name, type(v).__name__) if is_opaque[k] else v for k, v in enumerate(value))
+            self._stand_ins.append((put, tuple(parts)))
+            self._pending.extend(v for k, v in enumerate(value) if not is_opaque[k])
+        else:
+            self._pending.append(value)
+
+    def _record_attributes(self, value: Any) -> None:
+        if type(value) not in CONTAINERS:  # an instance of a subclass may have some
+            self._record_instance(value)
+
+    def _record_dict(self, value: dict[Any, Any]) -> None:
+        self._record_attributes(value)
+        if not value:
+            self._dicts.append((value, _EMPTY))
+            return  # as for most dictionaries of hooks
+        items = dict(items_of(value))
+        self._dicts.append((value, items))
+        for key, item in items.items():
+            if type(item) not in ATOMS:
+                self._follow(item, str(key), partial(dict.__setitem__, value, key))
 
     def _record_list(self, value: list[Any]) -> None:
-        self._lists.append((value, list(value)))
-        for index, item in enumerate(value):
-            kind: Any = type(item)
-            if kind not in ATOMS:
-                if _is_opaque_iterator(kind):
-                    self._iterators.append((value, index, f"[{index}]"))
-                else:
-                    self._pending.append(item)
+        self._record_attributes(value)
+        items = list.copy(value)
+        self._lists.append((value, items))
+        for index, item in enumerate(items):
+            if type(item) not in ATOMS:
+                self._follow(item, f"[{index}]", partial(list.__setitem__, value, index))
 
-    def _record_members(self, value: Any) -> None:
+    def _record_members(self, value: Iterable[Any]) -> None:
+        self._record_attributes(value)
         self._pending.extend(item for item in value if type(item) not in ATOMS)
 
     def _record_collection(self, value: Any) -> None:
         """A set, a deque or a bytearray."""
-        saved, fill = list(value), value.update if isinstance(value, set) else value.extend
-        self._undo.append(lambda: (value.clear(), fill(saved)))
+        self._undo.append(partial(refill_collection, value, saved := list(value)))
         self._record_members(saved)
-        if hasattr(value, "__dict__"):
-            self._record_dict(value.__dict__)
+        self._record_attributes(value)
 
     def _record_tensor(self, value: Tensor) -> None:
         is_large = not isinstance(value, nn.Parameter) and is_too_large(value)
@@ -181,18 +211,18 @@ class ModuleState:
     def _record_array(self, value: Any) -> None:
         self._arrays.append(ArrayCopy(value))
         if value.dtype.hasobject:
-            self._record_members(value.flat)
+            self._record_members(list(value.flat))
 
     def _record_instance(self, value: Any) -> None:
         kind: Any = type(value)
-        if hasattr(value, "__dict__"):
+        if isinstance(getattr(value, "__dict__", None), dict):
             self._record_dict(vars(value))
-        for name in _slots_of(kind):
-            if hasattr(value, name):
-                saved = getattr(value, name)
-                self._undo.append(partial(object.__setattr__, value, name, saved))
-                self._pending.append(saved)
-        self._pending.extend(_own_classes(kind))
+        for slot in slots_of(kind):
+            content = slot_content(slot, value)
+            self._undo.append(partial(restore_slot, slot, value, content))
+            for saved in content:
+                self._follow(saved, slot.__name__, partial(slot.__set__, value))
+        self._pending.extend(own_classes(kind))
 
     def _record_module(self, value: nn.Module) -> None:
         for p in chain(value._parameters.values(), value._buffers.values()):
@@ -221,41 +251,65 @@ class ModuleState:
         self._pending.extend(value.children())
 
     def _record_function(self, value: FunctionType) -> None:
-        is_own = not _is_from(value.__globals__.get("__name__", ""), LIBRARIES)
+        is_own = not is_from(value.__globals__.get("__name__", ""), LIBRARIES)
         for cell in value.__closure__ or ():
             try:
                 content = cell.cell_contents
             except ValueError:  # not yet filled
                 continue
-            self._pending.append(content)
             if is_own:
                 self._cells.append((cell, content))
+                self._follow(content, "a variable of a closure", partial(setattr, cell, "cell_contents"))
+            else:
+                self._pending.append(content)
         self._pending.extend(part for part in (value.__defaults__, value.__kwdefaults__, value.__dict__) if part)
         if is_own:
-            for name in _global_names(value.__code__):
-                if name in value.__globals__:
-                    variable = value.__globals__[name]
-                    self._variables.append((value.__globals__, name, variable))
-                    self._pending.append(variable)
+            self._record_variables(value.__globals__, global_names(value.__code__))
+
+    def _record_variables(self, namespace: dict[str, Any], names: tuple[str, ...]) -> None:
+        """Global variables by name; where one is a module that a user wrote, its variables of these names as well."""
+        if (id(namespace), names) in self._namespaces:
+            return
+        self._namespaces.add((id(namespace), names))
+        for name in names:
+            if name in namespace:
+                variable = namespace[name]
+                self._variables.append((namespace, name, variable))
+                self._follow(variable, name, partial(dict.__setitem__, namespace, name))
+                if isinstance(variable, ModuleType) and is_own_module(variable.__name__):
+                    self._record_variables(vars(variable), names)
 
     def _record_class(self, value: type) -> None:
-        if _is_from(value.__module__, LIBRARIES):
+        if is_from(value.__module__, LIBRARIES):
             return
         saved = {name: item for name, item in vars(value).items() if not name.startswith("__")}
-        self._undo.append(partial(_restore_class, value, saved))
-        self._record_members(saved.values())
-        self._record_members(item for item in vars(value).values() if type(item) is FunctionType)
+        self._undo.append(partial(restore_class, value, saved))
+        for name, item in saved.items():
+            self._follow(item, name, partial(setattr, value, name))
+        self._record_members([item for item in vars(value).values() if type(item) is FunctionType])
+        self._pending.extend(own_classes(cast(Any, type(value))))
 
-    def _record_generator(self, value: Any) -> None:
-        if isinstance(value, torch.Generator):
-            self._undo.append(partial(value.set_state, value.get_state()))
-        elif isinstance(value, np.random.Generator):
-            bits: Any = value.bit_generator
-            self._undo.append(partial(setattr, bits, "state", bits.state))
-        elif isinstance(value, np.random.RandomState):
-            self._undo.append(partial(value.set_state, value.get_state(legacy=False)))
-        else:
-            self._undo.append(partial(value.setstate, value.getstate()))
+    def _record_cache(self, value: Any) -> None:
+        """A function with ``functools.lru_cache``, and what it remembers."""
+        if not value.cache_info().currsize:
+            self._undo.append(value.cache_clear)
+        self._record_members(cached_by(value))
+
+    def _record_numbers(self, value: array[Any]) -> None:
+        self._undo.append(partial(value.__setitem__, slice(None), value[:]))
+
+    def _record_text(self, value: Any) -> None:
+        """A file in memory."""
+        if not value.closed:
+            self._undo.append(partial(value.__setstate__, value.__getstate__()))
+
+    def _record_context(self, value: ContextVar[Any]) -> None:
+        try:
+            content = value.get()
+        except LookupError:
+            return
+        self._undo.append(partial(value.reset, value.set(content)))
+        self._pending.append(content)
 
 
 @contextmanager
@@ -304,7 +358,7 @@ def _recorder_of(kind: type) -> Callable[[ModuleState, Any], None] | None:
     for base, record in _RECORDERS:
         if issubclass(kind, base):
             return record
-    if any(_is_from(base.__module__, FOREIGN) for base in kind.__mro__):
+    if is_foreign(cast(Any, kind)):
         return None
     return ModuleState._record_instance
 
@@ -322,10 +376,17 @@ _RECORDERS: tuple[tuple[type | tuple[type, ...], Callable[[ModuleState, Any], No
     ((tuple, frozenset), ModuleState._record_members),
     ((set, deque, bytearray), ModuleState._record_collection),
     (np.ndarray, ModuleState._record_array),
-    ((torch.Generator, np.random.Generator, np.random.RandomState, random.Random), ModuleState._record_generator),
+    (GENERATORS, lambda state, value: state._undo.append(generator_restorer(value))),
+    (array, ModuleState._record_numbers),
+    ((io.StringIO, io.BytesIO), ModuleState._record_text),
+    (ContextVar, ModuleState._record_context),
+    (threading.local, _record_parts(("__dict__",))),
+    ((WeakKeyDictionary, WeakValueDictionary), _record_parts(("data",))),
     (FunctionType, ModuleState._record_function),
+    (type(lru_cache(int)), ModuleState._record_cache),
+    (memoryview, _record_parts(("obj",))),
     (MethodType, _record_parts(("__self__", "__func__"))),
-    (BuiltinMethodType, _record_parts(("__self__",))),
+    ((BuiltinMethodType, MethodWrapperType), _record_parts(("__self__",))),
     (partial, _record_parts(("func", "args", "keywords"))),
     ((staticmethod, classmethod), _record_parts(("__func__",))),
     (property, _record_parts(("fget", "fset"))),
@@ -333,65 +394,9 @@ _RECORDERS: tuple[tuple[type | tuple[type, ...], Callable[[ModuleState, Any], No
 )
 
 
-@lru_cache(maxsize=4096)
-def _is_opaque_iterator(kind: type) -> bool:
-    """Whether objects of a class are iterators whose position cannot be read and set."""
-    if not hasattr(kind, "__next__"):
-        return False
-    is_built_in = kind.__module__ in ("itertools", "builtins") and kind.__name__ != "iterator"
-    return issubclass(kind, GeneratorType) or is_built_in or kind.__module__.startswith("torch.utils.data")
-
-
-@lru_cache(maxsize=4096)
-def _own_classes(kind: type) -> tuple[type, ...]:
-    """The classes of an object that a user wrote."""
-    return tuple(base for base in kind.__mro__ if not _is_from(base.__module__, LIBRARIES))
-
-
-@lru_cache(maxsize=4096)
-def _slots_of(kind: type) -> tuple[str, ...]:
-    slots = [vars(base).get("__slots__", ()) for base in kind.__mro__]
-    names = chain.from_iterable([names] if isinstance(names, str) else names for names in slots)
-    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
-
-
-@lru_cache(maxsize=4096)
-def _global_names(code: CodeType) -> tuple[str, ...]:
-    """The names that code, and functions defined in it, may use as global variables."""
-    inner = (_global_names(part) for part in code.co_consts if isinstance(part, CodeType))
-    return tuple(dict.fromkeys(chain(code.co_names, *inner)))
-
-
-@lru_cache(maxsize=4096)
-def _is_from(module: str, packages: tuple[str, ...]) -> bool:
-    return any(module == package or module.startswith(f"{package}.") for package in packages)
-
-
-def _is_identical(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
-    """Whether two dictionaries hold the same objects in the same order."""
-    return len(now) == len(before) and all(map(is_, now, before)) and all(map(is_, now.values(), before.values()))
-
-
-def _differing(now: dict[Any, Any], before: dict[Any, Any]) -> list[Any]:
-    """Values that were there before and have been replaced or removed, or have been added."""
-    if _is_identical(now, before):
-        return []
-    gone = [value for name, value in before.items() if now.get(name) is not value]
-    return gone + [value for name, value in now.items() if name not in before]
-
-
-def _refill(kept: dict[Any, Any], before: dict[Any, Any]) -> None:
-    """Give a dictionary its former content, in the former order, past methods that a subclass overrides."""
-    kind: type[dict[Any, Any]] = OrderedDict if isinstance(kept, OrderedDict) else dict
-    kind.clear(kept)
-    for name, value in before.items():
-        kind.__setitem__(kept, name, value)
-
-
-def _restore_class(kind: type, saved: dict[str, Any]) -> None:
-    now = {name: value for name, value in vars(kind).items() if not name.startswith("__")}
-    for name, value in saved.items():
-        if now.get(name, ...) is not value:
-            setattr(kind, name, value)
-    for name in now.keys() - saved.keys():
-        delattr(kind, name)
+def _attempt(undo: Callable[[], object], failed: list[Exception]) -> object:
+    try:
+        return undo()
+    except Exception as error:  # everything else can still be put back
+        failed.append(error)
+        return None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 # Attributes that are neither parameters nor buffers, such as a data set, are copied up to this size. Larger ones are
 # only watched for changes.
@@ -36,7 +39,7 @@ class TensorCopy:
         (True, [1.0, 1.0])
     """
 
-    __slots__ = ("_alias", "_copy", "_grad_fn", "_requires_grad", "_version", "grad", "is_lost", "tensor")
+    __slots__ = ("_alias", "_copy", "_grad_fn", "_n_bytes", "_requires_grad", "_version", "grad", "is_lost", "tensor")
 
     def __init__(self, tensor: Tensor, *, is_copied: bool = True) -> None:
         self.tensor, self.is_lost = tensor, False
@@ -45,9 +48,11 @@ class TensorCopy:
         self.grad = tensor.grad if tensor.is_leaf else None
         self._alias: Tensor | None = None
         self._copy: Tensor | None = None
+        self._n_bytes = 0
         if _has_data(tensor):
             # A detached tensor shares its memory, except for the index of a sparse one.
-            self._alias = tensor.detach() if tensor.layout == torch.strided else tensor
+            self._alias = _plain(tensor).detach() if tensor.layout == torch.strided else tensor
+            self._n_bytes = _n_bytes(self._alias)
             if is_copied:
                 self._copy = _copy(self._alias.detach())
         if self.grad is not None:
@@ -55,9 +60,12 @@ class TensorCopy:
 
     def restore(self) -> bool:
         """Put the tensor back; returns whether its data had been changed."""
-        tensor, is_changed = self.tensor, False
+        is_changed = self._alias is not None and self._restore_data(self._alias)
+        tensor = self.tensor
         if tensor.grad_fn is not self._grad_fn:  # of an operation in place, e.g. while gradients are followed
             if self._grad_fn is None:
+                if tensor._is_view():
+                    raise RuntimeError("a view that was written to while gradients were followed keeps their graph")
                 tensor.detach_()
             else:
                 self.is_lost = True
@@ -66,15 +74,23 @@ class TensorCopy:
                 tensor.requires_grad_(self._requires_grad)
             if tensor.grad is not self.grad:
                 tensor.grad = self.grad
-        if self._alias is not None:
-            if not _is_same_memory(tensor, self._alias):
-                tensor.data, is_changed = self._alias, True
-            if self._copy is None:
-                self.is_lost |= _version(tensor) != self._version
-            elif not _is_equal(self._alias, self._copy):
-                is_changed = True
-                with torch.inference_mode(self._alias.is_inference()), torch.no_grad():
-                    self._alias.copy_(self._copy)
+        return is_changed
+
+    def _restore_data(self, alias: Tensor) -> bool:
+        tensor, is_changed = self.tensor, False
+        if _n_bytes(alias) < self._n_bytes:  # its memory was freed, and reading it would end the process
+            alias.untyped_storage().resize_(self._n_bytes)
+            is_changed, self.is_lost = True, self._copy is None
+        if not _is_same_memory(tensor, alias):
+            tensor.data, is_changed = alias, True
+        if self._copy is None:
+            self.is_lost |= _version(tensor) != self._version
+        elif alias.shape != self._copy.shape:  # a sparse tensor, which is its own alias
+            tensor.data, is_changed = self._copy.clone(), True
+        elif not _is_equal(alias, self._copy):
+            is_changed = True
+            with torch.inference_mode(alias.is_inference()), torch.no_grad():
+                _once(alias, alias).copy_(_once(self._copy, alias))
         return is_changed
 
 
@@ -93,19 +109,35 @@ class ArrayCopy:
         (True, [0.0, 0.0])
     """
 
-    __slots__ = ("_checksum", "_copy", "array")
+    __slots__ = ("_checksum", "_copy", "_is_writeable", "array")
 
     def __init__(self, array: Any) -> None:
-        self.array = array
+        self.array, self._is_writeable = array, array.flags.writeable
         self._copy = array.copy() if array.nbytes <= LARGEST_COPY else None
         self._checksum = None if self._copy is not None else _checksum(array)
 
     def restore(self) -> bool:
-        """Put the array back; returns whether it is as it was: a large array that was changed is not."""
-        if self._copy is None:
-            return _checksum(self.array) == self._checksum
-        if self.array.flags.writeable:
-            self.array[...] = self._copy
+        """Put the array back; returns whether it is as it was: a large array that was changed is not.
+
+        Raises:
+            ValueError: it cannot be written to any more.
+        """
+        array, copy = self.array, self._copy
+        if copy is None:
+            return _checksum(array) == self._checksum
+        is_alike = array.dtype == copy.dtype and array.shape == copy.shape
+        if is_alike and not array.flags.writeable and array.tobytes() == copy.tobytes():
+            array.flags.writeable = self._is_writeable
+            return True
+        array.flags.writeable = True
+        if array.dtype != copy.dtype:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # there is no other way to do it in place
+                array.dtype = copy.dtype
+        if array.shape != copy.shape:
+            array.resize(copy.shape, refcheck=False)
+        array[...] = copy
+        array.flags.writeable = self._is_writeable
         return True
 
 
@@ -124,11 +156,29 @@ def _version(tensor: Tensor) -> int:
 
 def _has_data(tensor: Tensor) -> bool:
     """Whether a tensor has memory that can be copied: not so sharded, fake and freed ones."""
-    if type(tensor) not in (Tensor, nn.Parameter) or tensor.is_meta or tensor.is_nested:
+    if tensor.is_meta or tensor.is_nested or is_traceable_wrapper_subclass(tensor) or isinstance(tensor, FakeTensor):
         return False
     if tensor.layout != torch.strided:
         return True
-    return tensor.numel() == 0 or tensor.untyped_storage().nbytes() > 0
+    last = tensor.storage_offset() + sum((n - 1) * k for n, k in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.numel() == 0 or tensor.untyped_storage().nbytes() >= (last + 1) * tensor.element_size()
+
+
+def _n_bytes(tensor: Tensor) -> int:
+    return tensor.untyped_storage().nbytes() if tensor.layout == torch.strided else 0
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """The tensor itself, without the methods of a subclass."""
+    return tensor if type(tensor) in (Tensor, nn.Parameter) else tensor.detach().as_subclass(Tensor)
+
+
+def _once(tensor: Tensor, like: Tensor) -> Tensor:
+    """The part of a tensor that holds every element once, where another one was expanded."""
+    for axis, stride in enumerate(like.stride() if like.layout == torch.strided else ()):
+        if stride == 0 and like.shape[axis] > 1:
+            tensor = tensor.narrow(axis, 0, 1)
+    return tensor
 
 
 def _copy(tensor: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ def by_loop(x: Tensor, rows: Tensor, mask: Tensor, k: int) -> float:
     scale = rows.numpy().std(axis=0)
     far = [sum(((x[i] - row[i]) / scale[i]) ** 2 for i in range(len(x)) if mask[i]) for row in rows]
     nearest = sorted(range(len(rows)), key=lambda r: (float(far[r]), r))[:k]
-    return float(np.mean([smooth(torch.where(mask, x, rows[r])[None]) for r in nearest]))
+    return float(np.mean([float(smooth(torch.where(mask, x, rows[r])[None])) for r in nearest]))
 
 
 @pytest.mark.parametrize("per_eval", [None, 1, 3])

@@ -1,5 +1,6 @@
 """What a forward pass changes is put back, whatever it is and wherever it is kept."""
 
+import io
 import itertools
 import threading
 from collections import OrderedDict, defaultdict, deque
@@ -36,12 +37,46 @@ class Slots:
         self.n, self.inner = 0, [1]
 
 
+class Hidden(Slots):
+    """A property of a subclass hides the slot that it reads."""
+
+    __slots__ = ("late",)
+
+    @property
+    def n(self) -> int:
+        return Slots.n.__get__(self)
+
+    @n.setter
+    def n(self, value: int) -> None:
+        if value:
+            raise AttributeError("read only")
+        Slots.n.__set__(self, value)
+
+    def change(self) -> None:
+        Slots.n.__set__(self, 7)
+        self.late = 1
+
+
 def plain(value):
+    if isinstance(value, Hidden):
+        return f"{value.n} {value.inner} {getattr(value, 'late', None)}"
     if isinstance(value, Slots):
         return f"{value.n} {value.inner}"
     if isinstance(value, torch.Generator):
         return str(value.get_state().tolist())
     return repr(getattr(value, "__self__", value))
+
+
+class WithoutUpdate(set):
+    def update(self, *others):
+        raise AttributeError("read only")
+
+
+def seen_from(array):
+    """An array that cannot be written to, though its memory can."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 CASES = {
@@ -54,12 +89,19 @@ CASES = {
     "bytearray": (bytearray(b"ab"), lambda v: v.extend(b"c")),
     "array": (np.arange(3.0), lambda v: np.add(v, 1, out=v)),
     "array of objects": (np.array([[1], None], dtype=object), lambda v: v[0].append(2)),
+    "array made read-only": (np.zeros(3), lambda v: (np.add(v, 1, out=v), v.setflags(write=False))),
+    "array of another shape": (np.zeros(4), lambda v: v.resize((3, 3), refcheck=False)),
+    "array of another type": (np.zeros(4), lambda v: setattr(v, "dtype", np.int32)),
+    "read-only array": (seen_from(np.zeros(4)), lambda v: np.add(v.base, 1, out=v.base)),
+    "set without update": (WithoutUpdate([1]), lambda v: v.add(2)),
     "tensor": (torch.ones(3), lambda v: v.mul_(2)),
     "part of a tensor": (torch.ones(4, 4)[::2, 1], lambda v: v.mul_(2)),
     "sparse tensor": (torch.eye(3).to_sparse(), lambda v: v.mul_(2)),
+    "sparse tensor of another shape": (torch.eye(3).to_sparse(), lambda v: v.sparse_resize_((5, 5), 2, 0)),
     "other memory": (torch.ones(3), lambda v: v.set_(torch.zeros(2))),
     "generator": (torch.Generator(), lambda v: torch.rand(3, generator=v)),
     "slots": (Slots(), lambda v: (setattr(v, "n", 5), v.inner.append(2))),
+    "slots behind a property": (Hidden(), Hidden.change),
     "bound method": (["x"].append, lambda v: v("y")),
 }
 
@@ -73,6 +115,90 @@ def test_values_are_restored_in_place(name):
         assert plain(value) != before
     assert module.value is value
     assert plain(value) == before
+    if isinstance(value, np.ndarray):
+        assert value.flags.writeable == (name != "read-only array")
+
+
+@pytest.mark.parametrize("n_bytes", [0, 2000])
+@pytest.mark.parametrize("is_buffer", [False, True])
+def test_memory_that_forward_frees_is_allocated_again(n_bytes, is_buffer):
+    """Also where the state is recorded a second time while the memory is gone, as for gradients within an audit."""
+    module = Holder(None, lambda _: module.held.untyped_storage().resize_(n_bytes))
+    if is_buffer:
+        module.register_buffer("held", torch.arange(1000.0))
+    else:
+        module.held = torch.arange(1000.0)
+    held = module.held
+    with preserved(module):
+        module(torch.ones(1, 3))
+        with preserved(module):
+            module(torch.ones(1, 3))
+    assert module.held is held
+    assert held.untyped_storage().nbytes() == 4000
+    assert torch.equal(held, torch.arange(1000.0))
+
+
+def test_freed_memory_of_large_attributes_is_refused(monkeypatch):
+    monkeypatch.setattr(tensor_state, "LARGEST_COPY", 8)
+    module = Holder(torch.ones(4), lambda v: v.untyped_storage().resize_(0))
+    with pytest.raises(ModelStateError, match=r"large tensors that are no buffers.*shape \(4,\)"), preserved(module):
+        module(torch.ones(1, 3))
+    assert module.value.untyped_storage().nbytes() == 16  # so that reading it does not end the process
+
+
+def closed_file():
+    return io.StringIO("text"), lambda v: v.close(), "closed file"
+
+
+def written_view():
+    def write(v):
+        with torch.enable_grad():
+            v.copy_(torch.ones(4, requires_grad=True))
+
+    return torch.zeros(4, 4)[0], write, "a view that was written to while gradients were followed"
+
+
+@pytest.mark.parametrize("make", [closed_file, written_view])
+def test_what_cannot_be_put_back_is_named_and_keeps_nothing_else_from_it(make):
+    value, change, message = make()
+    module = Holder(value, change)
+    module.register_buffer("count", torch.zeros(()))
+    module.values, module.calls, module.generator = np.zeros(2), [], torch.Generator().manual_seed(3)
+    draws = torch.rand(2, generator=torch.Generator().manual_seed(3))
+
+    def write():
+        with preserved(module):
+            module(torch.ones(1, 3))
+            module.count += 1
+            module.values += 1
+            module.calls.append(torch.rand(2, generator=module.generator))
+
+    with pytest.raises(ModelStateError, match=f"must hold state that can be put back, got .*{message}"):
+        write()
+    assert (module.count.item(), module.values.tolist(), module.calls) == (0, [0, 0], [])
+    assert torch.equal(torch.rand(2, generator=module.generator), draws)
+
+
+def test_classes_whose_metaclass_refuses_are_put_back():
+    class Refusing(type):
+        def __setattr__(cls, name, value):
+            raise AttributeError("read only")
+
+    class Settings(metaclass=Refusing):
+        size = 3
+
+    module = Holder(Settings(), lambda v: type.__setattr__(Settings, "size", 4))
+    with preserved(module):
+        module(torch.ones(1, 3))
+        assert Settings.size == 4
+    assert Settings.size == 3
+
+
+def test_an_exported_bytearray_that_stays_as_it_is_is_no_reason_to_refuse():
+    module = Holder(bytearray(b"ab"), lambda v: None)
+    with memoryview(module.value), preserved(module):
+        module(torch.ones(1, 3))
+    assert module.value == bytearray(b"ab")
 
 
 def test_modules_of_a_game_keep_hidden_state():
@@ -225,6 +351,20 @@ def test_objects_of_others_are_left_alone():
 def test_lazy_modules_must_have_run():
     with pytest.raises(ModelStateError, match="must have all its parameters, got an uninitialized LazyLinear"):
         ModuleState(nn.Sequential(nn.LazyLinear(3)))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_refused_module_keeps_its_gradients(place):
+    """They are detached while the state is recorded, which ends at the module that is refused."""
+    parts = [nn.Linear(3, 3), nn.Linear(3, 3)]
+    module = nn.Sequential(*parts)
+    module.insert(place, nn.LazyLinear(3))
+    gradients = [torch.ones_like(p) for part in parts for p in part.parameters()]
+    for p, gradient in zip((p for part in parts for p in part.parameters()), gradients, strict=True):
+        p.grad = gradient
+    with pytest.raises(ModelStateError, match="uninitialized LazyLinear"):
+        Game(module, torch.ones(2, 3))
+    assert all(p.grad is g for p, g in zip((p for part in parts for p in part.parameters()), gradients, strict=True))
 
 
 @pytest.mark.parametrize("kind", [torch.zeros, np.zeros])
