@@ -1,5 +1,6 @@
 """What an import costs, and which names the package promises."""
 
+import configparser
 import json
 import shutil
 import subprocess
@@ -9,6 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 import bivshap_lightning
 
@@ -119,3 +123,31 @@ def test_the_source_distribution_holds_every_file_of_a_clone(tmp_path):
     with tarfile.open(archive) as opened:
         packed = {member.name.partition("/")[2] for member in opened.getmembers() if member.isfile()}
     assert tracked - packed == set()
+
+
+def declared_minimums() -> dict[tuple[str, str], Version]:
+    """By name and marker, the least version that setup.cfg allows, extras included."""
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    lists = [settings["options"]["install_requires"], *settings["options.extras_require"].values()]
+    found: dict[tuple[str, str], Version] = {}
+    for requirement in (Requirement(line) for text in lists for line in text.splitlines() if line):
+        if requirement.name != "bivshap-lightning":
+            (least,) = [Version(part.version) for part in requirement.specifier if part.operator == ">="]
+            key = canonicalize_name(requirement.name), str(requirement.marker or "")
+            assert found.setdefault(key, least) == least
+    return found
+
+
+def test_the_oldest_versions_that_are_tested_are_the_declared_ones():
+    lines = (ROOT / "constraints-oldest.txt").read_text(encoding="utf-8").splitlines()
+    tested: dict[tuple[str, str], Version] = {}
+    for pin in (Requirement(line) for line in lines if not line.startswith("#")):
+        (only,) = pin.specifier
+        assert only.operator == "=="
+        tested[canonicalize_name(pin.name), str(pin.marker or "")] = Version(only.version)
+    declared = declared_minimums()
+    torch = "torch", ""
+    assert declared.pop(torch) <= tested.pop(torch)  # the only build at hand
+    assert {key: tested.get(key) for key in declared} == declared
+    assert {name for name, _ in tested.keys() - declared.keys()} == {"fsspec", "pyparsing"}

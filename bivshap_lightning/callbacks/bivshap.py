@@ -17,34 +17,38 @@ from bivshap_lightning.audit.default_removal import background_of
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.record_changes import CHANGE
 from bivshap_lightning.audit.task import TaskName
+from bivshap_lightning.callbacks.collectives import failure_anywhere
 from bivshap_lightning.callbacks.lightning import (
     EitherCallback,
-    any_process,
     gather_objects,
     is_fitting,
+    last_epoch,
     logged_step,
     rank_zero_info,
     rank_zero_warn,
     tensorboard_writers,
 )
 from bivshap_lightning.callbacks.output import Output, PanelOptions, advice_on, summary_line
-from bivshap_lightning.callbacks.runner import ELSEWHERE, AuditRunner
+from bivshap_lightning.callbacks.runner import AuditRunner
 from bivshap_lightning.callbacks.schedule import DEFAULT_MAX_SHARE, AuditSchedule, cost_of
 from bivshap_lightning.explainers.registry import ExplainerLike
 from bivshap_lightning.explainers.stages import check_target_error
 from bivshap_lightning.game.behavior import BehaviorName
 
 DEFAULT_COMPARISON = ("kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation")
+FIRST_PICTURES = 0.7
+"""Seconds that pictures and record of the first audit are guessed to take; those of later ones are known."""
 
 
 class BivShapCallback(EitherCallback):
     """Explains a fixed set of validation samples after validation epochs: graphs, metrics, panels, a record.
 
     Trained weights, optimizer state and all later random draws are the same with and without it. Numbers are logged
-    through Lightning's own `log`, so that any logger, `EarlyStopping` and `ModelCheckpoint` see them; the table of
-    numbers in the documentation lists every tag: ``bivshap/post_hoc_accuracy/<explainer>`` and other metrics of
-    rankings for "ours" and for each explainer of `compare_with`, ``bivshap/redundancy/...``,
-    ``bivshap/estimate/standard_error``, ``bivshap/change/...``, ``bivshap/cost/...`` and ``bivshap/failed``.
+    through Lightning's own `log`, so that `EarlyStopping` and `ModelCheckpoint` see all of them and any logger the main
+    ones (all with ``PanelOptions(all_scalars=True)``); the table of numbers in the documentation lists every tag:
+    ``bivshap/post_hoc_accuracy/<explainer>`` and other metrics of rankings for "ours" and for each explainer of
+    `compare_with`, ``bivshap/roles/...``, ``bivshap/redundancy/...``, ``bivshap/estimate/standard_error``,
+    ``bivshap/change/...``, ``bivshap/cost/...`` and ``bivshap/failed``.
 
     Args:
         n_samples: how many validation samples are explained, over all processes. They are chosen once, the same number
@@ -92,7 +96,8 @@ class BivShapCallback(EitherCallback):
             validation and the end of fitting are always audited.
         time_budget: seconds per audit; evaluations are cut down and other explainers left out to meet it. The accuracy
             that was reached is ``bivshap/estimate/standard_error``.
-        panels: draw pictures and tables, into TensorBoard or into files; :class:`PanelOptions` say how many.
+        panels: draw pictures and tables, into TensorBoard or into files; :class:`PanelOptions` say how many, and which
+            numbers are charted.
         write_record: write a record of each audit to ``<log_dir>/bivshap``.
         on_error: "warn" leaves training untouched and logs ``bivshap/failed``; "raise" raises on all processes.
         name: first part of all tags and name of the folder of records. With several callbacks of one name in a Trainer,
@@ -177,6 +182,7 @@ class BivShapCallback(EitherCallback):
         self.on_error, self.dataloader_idx = on_error, dataloader_idx
         self.panels = panels if isinstance(panels, PanelOptions) else PanelOptions(draw=panels)
         self.name = self._given_name = name
+        self.runner.seconds_after = FIRST_PICTURES if self.panels.draw else 0.0
         self.output = Output(class_names, self.panels, write_record=write_record)
         self.result: AuditResult | None = None
         self.record_path: Path | None = None
@@ -288,8 +294,10 @@ class BivShapCallback(EitherCallback):
         """Audit the trained model unless its last validation was audited; warn if nothing was audited at all."""
         if self.schedule.every_n_epochs is None and not self._is_current and self.runner.has_samples("validate"):
             self._run_audit(trainer, pl_module, "validate", compare=True)
+            charted = {self.output.tag(tag): v for tag, v in self._logged.items() if self.output.is_charted(tag)}
+            self.output.describe(self._logged, tensorboard_writers(trainer))
             for logger in trainer.loggers:
-                logger.log_metrics(self._tagged(), step=logged_step(trainer))
+                logger.log_metrics(charted, step=logged_step(trainer))
         if "bivshap/failed" not in self._logged:
             rank_zero_warn(
                 "BivShapCallback audited nothing: no validation ran in epochs that `every_n_epochs` names (0, n, 2n, "
@@ -309,13 +317,13 @@ class BivShapCallback(EitherCallback):
         if due:
             self._triggered = False
             self._run_audit(trainer, pl_module, stage, compare=compare)
-        for name, value in self._tagged().items():
+        self.output.describe(self._logged, tensorboard_writers(trainer))
+        for tag, value in self._logged.items():
             # Equal on all processes; `sync_dist` only prevents a warning of Lightning.
-            pl_module.log(name, torch.tensor(value, device=pl_module.device), sync_dist=trainer.world_size > 1)
-
-    def _tagged(self) -> dict[str, float]:
-        """The numbers of the last audit under this callback's name."""
-        return {self.name + tag.removeprefix("bivshap"): value for tag, value in self._logged.items()}
+            pl_module.log(
+                self.output.tag(tag), torch.tensor(value, device=pl_module.device), sync_dist=trainer.world_size > 1,
+                logger=None if self.output.is_charted(tag) else False,
+            )  # fmt: skip
 
     def _run_audit(self, trainer: Any, pl_module: Any, stage: str, *, compare: bool) -> None:
         start = time.perf_counter()
@@ -323,9 +331,9 @@ class BivShapCallback(EitherCallback):
         explained = time.perf_counter()
         if result is not None:
             if compare or self._compared is None:
-                self._compared = (trainer.current_epoch, result)
+                self._compared = (last_epoch(trainer), result)
             self.result = result if compare else result.with_comparison(self._compared[1], self._compared[0])
-            error = self._publish(trainer, stage, start)
+            error = self._publish(trainer, stage, start, explained)
         self._logged["bivshap/failed"] = 0.0 if error is None else 1.0
         self.runner.seconds_after = time.perf_counter() - explained
         self.schedule.add(time.perf_counter() - start, self.runner.comparison_seconds)
@@ -339,11 +347,11 @@ class BivShapCallback(EitherCallback):
             raise error
         detail = "".join(traceback.format_exception_only(error)).strip()
         rank_zero_warn(
-            f"BivShapCallback could not audit epoch {trainer.current_epoch}; training goes on.\n{detail}\n"
+            f"BivShapCallback could not audit epoch {last_epoch(trainer)}; training goes on.\n{detail}\n"
             "Pass on_error='raise' to stop here, or leave the callback out."
         )
 
-    def _publish(self, trainer: Any, stage: str, start: float) -> BaseException | None:
+    def _publish(self, trainer: Any, stage: str, start: float, explained: float) -> BaseException | None:
         """Numbers for the log, then, on rank zero, panels, record and one line. Returns the error if that failed."""
         result = cast(AuditResult, self.result)
         lasting = {tag: value for tag, value in self._logged.items() if not tag.startswith(CHANGE)}
@@ -359,16 +367,21 @@ class BivShapCallback(EitherCallback):
                 )
             except Exception as error:
                 own = error
-        if any_process(trainer, own):
-            return own or RuntimeError(ELSEWHERE)
+        if (failure := failure_anywhere(trainer, own)) is not None:
+            return failure
         self.record_path = path if self.output.writes_record else None
         self._cost = gather_objects(trainer, cost_of(result, start, self._epoch_start))[0]
         self._logged |= {f"bivshap/cost/{name}": value for name, value in self._cost.items()}
-        numbers = dict(self._logged) | {"bivshap/failed": 0.0}
         moment = {name: self._run[name] for name in ("epoch", "step", "stage")}
-        advice = advice_on(self._cost, [past["numbers"] for past in self.history])
-        self.history.append({**moment, "numbers": numbers})
-        rank_zero_info(f"bivshap: epoch {trainer.current_epoch}, {self.summary()}{advice}")
+        advice = advice_on(
+            self._cost,
+            [past["numbers"] for past in self.history],
+            comparison_seconds=self.runner.comparison_seconds,
+            output_seconds=time.perf_counter() - explained,
+            time_budget=self.runner.time_budget,
+        )
+        self.history.append({**moment, "numbers": self._logged | {"bivshap/failed": 0.0}})
+        rank_zero_info(f"bivshap: epoch {last_epoch(trainer)}, {self.summary()}{advice}")
         return None
 
     def _about(self, trainer: Any, stage: str) -> dict[str, Any]:

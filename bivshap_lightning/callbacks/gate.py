@@ -15,12 +15,16 @@ from bivshap_lightning.callbacks.lightning import (
     EitherCallback,
     MisconfigurationException,
     gather_objects,
+    last_epoch,
     logged_step,
     rank_zero_warn,
+    tensorboard_writers,
 )
 from bivshap_lightning.gate import GateError, RecordError, Rule, Verdict, judge
 from bivshap_lightning.gate.rules_file import as_gate
 from bivshap_lightning.gate.verdict_file import save_verdict
+from bivshap_lightning.metrics.catalogue import find_number
+from bivshap_lightning.views.tensorboard.summaries import describe_scalars
 
 TAG = "bivshap/gate/passed"
 
@@ -69,6 +73,7 @@ class RedundancyGate(EitherCallback):
             raise ValueError(f"`against` must be a previous record for rules about changes, got None for {changes}.")
         self.verdict: Verdict | None = None
         self._judged: AuditResult | None = None
+        self._described: set[str] = set()
 
     @property
     def reason(self) -> str:
@@ -111,6 +116,7 @@ class RedundancyGate(EitherCallback):
         """Judge an audit that was made at the end of fitting, and log."""
         verdict = self._judge(trainer, only_new=True)
         if verdict is not None:
+            self._describe(trainer)
             for logger in trainer.loggers:
                 logger.log_metrics({TAG: float(verdict.passed)}, step=logged_step(trainer))
             self._apply(trainer, verdict)
@@ -118,9 +124,18 @@ class RedundancyGate(EitherCallback):
     def _end_of_epoch(self, trainer: Any, pl_module: Any) -> None:
         verdict = self._judge(trainer)
         value = torch.tensor(float(self._passed), device=pl_module.device)
+        self._describe(trainer)
         pl_module.log(TAG, value, sync_dist=trainer.world_size > 1)
         if verdict is not None:
             self._apply(trainer, verdict)
+
+    def _describe(self, trainer: Any) -> None:
+        """Explain the number in TensorBoard, before it is logged for the first time."""
+        entry = find_number(TAG)
+        for writer in tensorboard_writers(trainer):
+            if entry is not None and writer.log_dir not in self._described:
+                describe_scalars(writer, {TAG: entry.description})
+                self._described.add(writer.log_dir)
 
     @property
     def _passed(self) -> bool:
@@ -150,7 +165,7 @@ class RedundancyGate(EitherCallback):
     def _new_verdict(self, trainer: Any, audit: BivShapCallback) -> Verdict | None:
         """The verdict over an audit of this epoch; None if none was due."""
         if audit.failed:
-            return Verdict(error=f"the audit of epoch {trainer.current_epoch} failed, so there is no record")
+            return Verdict(error=f"the audit of epoch {last_epoch(trainer)} failed, so there is no record")
         if audit.result is None:
             return None if self.verdict else Verdict(error="there has been no audit yet, so there is no record")
         if audit.result is self._judged:
@@ -165,7 +180,7 @@ class RedundancyGate(EitherCallback):
         """Act on a verdict that is no pass."""
         if verdict.passed:
             return
-        message = f"RedundancyGate, epoch {trainer.current_epoch}: {verdict.to_text()}"
+        message = f"RedundancyGate, epoch {last_epoch(trainer)}: {verdict.to_text()}"
         if self.on_fail == "raise":
             raise RuntimeError(message)
         if self.on_fail == "stop":

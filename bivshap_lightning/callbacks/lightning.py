@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
+from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only, rank_zero_warn
 
 __all__ = ["EitherCallback", "MisconfigurationException", "any_process", "gather_objects", "is_fitting",
-           "is_sharded", "logged_step", "logging_disabled", "package_of", "rank_zero_info", "rank_zero_only",
-           "rank_zero_warn", "tensorboard_writers"]  # fmt: skip
+           "is_sharded", "last_epoch", "logged_step", "logging_disabled", "package_of", "rank_zero_info",
+           "rank_zero_only", "rank_zero_warn", "tensorboard_writers"]  # fmt: skip
 
 _PACKAGES = ["pytorch_lightning", *(["lightning.pytorch"] if find_spec("lightning") else [])]
 
@@ -53,21 +54,38 @@ def gather_objects(trainer: Any, value: Any) -> list[Any]:
 
 @contextmanager
 def logging_disabled(module: Any) -> Iterator[None]:
-    """Ignore what a LightningModule logs in its forward pass: an audit is not part of the user's metrics."""
-    loggers = [m for m in module.modules() if callable(getattr(m, "log_dict", None))]
-    for m in loggers:
+    """Ignore what a LightningModule logs in its forward pass: an audit is not part of the user's metrics.
+
+    Besides `log` and `log_dict` these are the loggers of its Trainer, as in `self.logger.experiment.add_scalar(...)`.
+    Attributes of the Trainer that it sets, such as `self.trainer.should_stop`, are put back.
+    """
+    modules = [m for m in module.modules() if callable(getattr(m, "log_dict", None))]
+    trainers = {id(t): t for m in modules if (t := getattr(m, "_trainer", None)) is not None}.values()
+    attributes = [(vars(trainer), dict(vars(trainer))) for trainer in trainers]
+    for trainer in trainers:
+        if trainer.loggers:
+            trainer.loggers = [DummyLogger() for _ in trainer.loggers]
+    for m in modules:
         vars(m)["log"] = vars(m)["log_dict"] = lambda *args, **options: None
     try:
         yield
     finally:
-        for m in loggers:
+        for m in modules:
             del vars(m)["log"], vars(m)["log_dict"]
+        for now, before in attributes:
+            now.clear()
+            now.update(before)
 
 
 def logged_step(trainer: Any) -> int:
     """The step at which Lightning writes what is logged at the end of validation."""
     fitting = str(getattr(trainer.state.fn, "value", trainer.state.fn)).startswith("fit")
     return max(0, trainer.global_step - 1) if fitting else int(trainer.global_step)
+
+
+def last_epoch(trainer: Any) -> int:
+    """The epoch that runs or, once training has ended, the last that ran: `current_epoch` is one more by then."""
+    return max(0, int(trainer.fit_loop.epoch_progress.current.ready) - 1)
 
 
 def tensorboard_writers(trainer: Any) -> list[Any]:

@@ -33,10 +33,11 @@ from bivshap_lightning.audit.record import AuditRecord, RecordError, software_ve
 from bivshap_lightning.audit.recording import setting_text
 from bivshap_lightning.callbacks.bivshap import BivShapCallback
 from bivshap_lightning.callbacks.checkpoint import AuditError, Checkpoint
+from bivshap_lightning.callbacks.collectives import ELSEWHERE, ModelError
 from bivshap_lightning.callbacks.lightning import MisconfigurationException, rank_zero_only
 from bivshap_lightning.callbacks.offline_arguments import Arguments, Ingredients
 from bivshap_lightning.callbacks.resumable import ResumableRunner
-from bivshap_lightning.callbacks.runner import ELSEWHERE, AuditRunner, ModelError
+from bivshap_lightning.callbacks.runner import AuditRunner
 from bivshap_lightning.gate import GateError, judge, load_gate
 from bivshap_lightning.graph.storage import replace_file
 
@@ -370,8 +371,8 @@ def _explained(error: Exception) -> Completion:
     """One line for errors that other arguments fix, with a traceback for all others."""
     if isinstance(error, (AuditError, GateError, RecordError, FolderInUseError, MisconfigurationException)):
         return Completion(REFUSED, error=_one_line(error))
-    if str(error) == ELSEWHERE:
-        return Completion(FAILED, error=ELSEWHERE)
+    if str(error).startswith(ELSEWHERE):
+        return Completion(FAILED, error=_one_line(error))
     # Where the user's own code is, if any: that is where they look first.
     place = (_frames_of_user(error) or traceback.extract_tb(error.__traceback__))[-1]
     where = f"{place.filename}, line {place.lineno}, in {place.name}"

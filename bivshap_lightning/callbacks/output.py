@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings, ExplainedSample
 from bivshap_lightning.audit.notes import NOTHING, notes_of
 from bivshap_lightning.audit.record import AuditRecord
-from bivshap_lightning.audit.recording import ClassNames, make_record, mean_graphs
+from bivshap_lightning.audit.recording import ClassNames, have_common_players, make_record, mean_graphs
 from bivshap_lightning.graph import ROLES, ExplanationGraph
 from bivshap_lightning.metrics.catalogue import REDUNDANCY, find_number, ranking_numbers
 from bivshap_lightning.metrics.catalogue import ROLES as ROLES_TAG
@@ -18,16 +18,20 @@ from bivshap_lightning.views import Panels, write_index
 
 AFFORDABLE_SHARE = 0.1
 """Of an epoch; for an audit that takes more, the log says what to lower."""
+BUDGET_TOLERANCE = 0.1
+"""By how much of it an audit may exceed `time_budget` before the log says so."""
 
 
 @dataclass(frozen=True)
 class PanelOptions:
-    """How many pictures an audit draws.
+    """How many pictures an audit draws, and which of its numbers are charted.
 
     Args:
         n_samples: samples that get pictures, here and in the record, which also keeps one of each class; 0 for none.
         n_classes: classes that get pictures and tables.
         draw: False draws nothing; the record still keeps the pictures of its samples.
+        all_scalars: whether loggers get every number. False: the two dozen of the catalogue that are marked for charts;
+            the others stay in the record and the tab, and callbacks such as EarlyStopping can name them too.
 
     Example:
         >>> PanelOptions(n_samples=2, n_classes=3).draw
@@ -37,6 +41,7 @@ class PanelOptions:
     n_samples: int = 4
     n_classes: int = 10
     draw: bool = True
+    all_scalars: bool = False
 
 
 class Output:
@@ -87,6 +92,31 @@ class Output:
             for writer in writers:
                 write_index(writer, path, run["step"], stage=run["stage"], epoch=run["epoch"])
 
+    def is_charted(self, tag: str) -> bool:
+        """Whether loggers get a number.
+
+        Args:
+            tag: as in the catalogue; one that it does not have is charted.
+        """
+        number = find_number(tag)
+        return self._options.all_scalars or number is None or number.is_charted
+
+    def describe(self, tags: Iterable[str], writers: Sequence[Any]) -> None:
+        """Explain charted numbers in TensorBoard; must be called before they are logged for the first time.
+
+        Args:
+            tags: as in the catalogue.
+            writers: TensorBoard writers.
+        """
+        numbers = {tag: find_number(tag) for tag in tags if self.is_charted(tag)}
+        descriptions = {self.tag(tag): number.description for tag, number in numbers.items() if number is not None}
+        for writer in writers:
+            self._panels_of(writer).describe_scalars(descriptions)
+
+    def tag(self, tag: str) -> str:
+        """A tag of the catalogue under the name of this callback."""
+        return self.prefix + tag.removeprefix("bivshap")
+
     def state_dict(self) -> dict[str, Any]:
         """The layouts of all drawings, so that they stay the same when a run is resumed."""
         panels = [panels for _, panels in self._panels.values()]
@@ -117,13 +147,13 @@ class Output:
         run: Mapping[str, Any],
     ) -> None:
         step, when = run["step"], f"epoch {run['epoch']}"
-        known = {tag: find_number(tag) for tag in result.numbers}
-        described = {tag: number.description for tag, number in known.items() if number is not None}
-        panels.describe_scalars({self.prefix + tag.removeprefix("bivshap"): text for tag, text in described.items()})
+        comparable = have_common_players(result.samples)
         for name, graph in list(classes.items())[: self._options.n_classes]:
             n = graph.provenance.get("n_graphs", 1)
             members = [s for s in result.samples if self._class_names.of_sample(s) == name]
             example = members[0] if members else None
+            if len(members) == 1 and example is not None and example.segments is not None and not comparable:
+                continue  # superpixels of one picture: the panel of the sample shows the same
             panels.write_class(
                 name,
                 graph,
@@ -165,9 +195,9 @@ class Output:
 
 
 def _sufficient(sample: ExplainedSample) -> str:
-    """How few features suffice, for the line below a title."""
+    """How few features suffice, in the few words that fit below a title; the page says more."""
     found = sample.sufficient
-    return "" if found is None else f" · {found.sentence(sample.graph.n_players, most=0)}"
+    return "" if found is None else f" · {found.sentence(sample.graph.n_players, most=0).partition(';')[0]}"
 
 
 def summary_line(result: AuditResult, settings: AuditSettings, cost: Mapping[str, float]) -> str:
@@ -204,8 +234,38 @@ def _removable(numbers: Mapping[str, float]) -> str:
     return ""
 
 
-def advice_on(cost: Mapping[str, float], past: Sequence[Mapping[str, float]]) -> str:
-    """What to lower if an audit takes long beside an epoch; said once."""
-    if max([cost["epochs"], *(numbers["bivshap/cost/epochs"] for numbers in past)]) <= AFFORDABLE_SHARE or past:
-        return ""
-    return ": lower `n_evaluations` or `n_samples`, shorten `compare_with`, or set `time_budget`"
+def advice_on(
+    cost: Mapping[str, float],
+    past: Sequence[Mapping[str, float]],
+    *,
+    comparison_seconds: float | None,
+    output_seconds: float,
+    time_budget: float | None = None,
+) -> str:
+    """Where the time of an audit went and what would lower it, if it takes long beside an epoch; said once.
+
+    Args:
+        cost: of the audit.
+        past: numbers of earlier audits.
+        comparison_seconds: of other explainers; None if they did not run.
+        output_seconds: of panels and the record.
+        time_budget: that the audit had, if any. One that was too small is named every time.
+    """
+    late = ""
+    if time_budget is not None and cost["seconds"] > (1 + BUDGET_TOLERANCE) * time_budget:
+        why = (
+            "and this took longer than foreseen"
+            if comparison_seconds
+            else "less than the fewest rows and pictures take"
+        )
+        late = f"; `time_budget` is {time_budget:g} s, {why}"
+    if cost["epochs"] <= AFFORDABLE_SHARE or past:
+        return late
+    seconds, others = max(cost["seconds"], 1e-9), comparison_seconds or 0.0
+    parts = {
+        "our explanation and its metrics (`n_evaluations`, `n_samples`)": seconds - others - output_seconds,
+        "other explainers (`compare_with`)": others,
+        "pictures and record (`panels`)": output_seconds,
+    }
+    shares = [f"{part / seconds:.0%} {name}" for name, part in parts.items() if part > 0.05 * seconds]
+    return f"{late}: {', '.join(shares)}; lower what is in brackets, or set `time_budget`"

@@ -12,8 +12,9 @@ from tqdm.auto import tqdm
 from bivshap_lightning.audit.audit import Audit, AuditSettings, ChunkResult
 from bivshap_lightning.audit.chunk_store import ChunkStore
 from bivshap_lightning.audit.selection import SampleChunk, SampleSelection
+from bivshap_lightning.callbacks.collectives import AttributedErrors
 from bivshap_lightning.callbacks.lightning import gather_objects
-from bivshap_lightning.callbacks.runner import AttributedErrors, AuditRunner
+from bivshap_lightning.callbacks.runner import AuditRunner
 
 
 class ResumableRunner(AuditRunner):

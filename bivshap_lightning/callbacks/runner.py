@@ -2,7 +2,9 @@
 
 Usually every process explains some chunks of the samples. If the forward pass of the model communicates between
 processes (collectives of its own, or parameters that are spread over processes), all processes must make the same
-forward passes: then each explains all samples, and what depends on the clock is decided by rank zero.
+forward passes: then each explains all samples, and what depends on the clock is decided by rank zero. A model that
+communicates in some forward passes only is met by :class:`~bivshap_lightning.callbacks.collectives.CollectiveGuard`
+before it does, and the audit begins again in this way.
 """
 
 from __future__ import annotations
@@ -15,8 +17,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch import nn
 
 from bivshap_lightning.audit.audit import Audit, AuditResult, AuditSettings, ChunkResult
 from bivshap_lightning.audit.batches import Batch, Forward, has_two_players, read_batch
@@ -24,11 +25,19 @@ from bivshap_lightning.audit.changes import DrawnSample
 from bivshap_lightning.audit.selection import CHUNK, SampleChunk, SampleSelection
 from bivshap_lightning.audit.task import Task, TaskError, TaskName, find_task
 from bivshap_lightning.callbacks.background import AutomaticRemoval
+from bivshap_lightning.callbacks.collectives import (
+    AttributedErrors,
+    CollectiveError,
+    CollectiveGuard,
+    ModelError,
+    failure_anywhere,
+)
 from bivshap_lightning.callbacks.lightning import (
     MisconfigurationException,
     any_process,
     gather_objects,
     is_sharded,
+    last_epoch,
     logged_step,
     logging_disabled,
     rank_zero_info,
@@ -36,10 +45,21 @@ from bivshap_lightning.callbacks.lightning import (
 )
 from bivshap_lightning.callbacks.progress import audit_progress
 from bivshap_lightning.game import Game
-from bivshap_lightning.game.model import global_rngs_kept, is_out_of_memory
+from bivshap_lightning.game.model import global_rngs_kept
 
 T = TypeVar("T")
-ELSEWHERE = "the audit failed on another process, see its log"
+
+
+class FailedAudit(Exception):  # noqa: N818 - it is no error of its own, all processes have it
+    """An audit that failed, on all processes.
+
+    Args:
+        cause: the error.
+    """
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 class AuditRunner:
@@ -83,7 +103,7 @@ class AuditRunner:
         self._selections: dict[str, SampleSelection] = {}
         self._wanted: dict[str, list[str]] = {}
         self._batch_error: BaseException | None = None
-        self.in_lockstep = False
+        self.in_lockstep = self._communicates = False
         self.task: Task | None = None
         self.resolved = settings
         self.comparison_seconds: float | None = None
@@ -135,11 +155,12 @@ class AuditRunner:
             What was found, or the error if the audit failed, here or on any other process.
         """
         own, self._batch_error = self._batch_error, None
-        if any_process(trainer, own):
+        failure = failure_anywhere(trainer, own)
+        if failure is not None:
             self._selections.pop(stage, None)
             self._drawn.pop(stage, None)
             self._last.pop(stage, None)
-            return None, own or RuntimeError(ELSEWHERE)
+            return None, failure
         with torch.inference_mode(False), torch.no_grad(), global_rngs_kept([pl_module.device]):
             selection = self._choose(trainer, stage)
             if not selection.is_chosen:
@@ -147,47 +168,63 @@ class AuditRunner:
                     "`dataloader_idx` must name a dataloader that yields samples with at least two players, got one "
                     "that yielded none."
                 )
+            was_known = self._communicates
             try:
-                with logging_disabled(pl_module):
-                    self._prepare(trainer, pl_module, selection, stage)
-            except Exception as error:  # all processes make the same forward pass there, and so fail alike
-                return None, error
-            if self.resolved.gamma is None:
-                sizes, failure = self._on_all(trainer, pl_module, lambda: self._sizes(trainer, pl_module, selection))
-                if failure is not None:
-                    return None, failure
-                self.resolved = self.resolved.with_relative_gamma(sizes)
-            agree = trainer.strategy.broadcast if self.in_lockstep else None
-            settings = self.resolved if compare else replace(self.resolved, compare_with=())
-            with audit_progress(trainer, selection.n_mine) as bar:
-                audit = Audit(
-                    settings,
-                    pl_module.device,
-                    self.feature_names,
-                    agree=agree,
-                    progress=bar,
-                    earlier=self._drawn.get(stage, {}),
-                )
-                parts, failure = self._on_all(
+                return self._attempt(trainer, pl_module, selection, stage, start, compare=compare), None
+            except FailedAudit as failed:
+                if was_known or not self._communicates:
+                    return None, failed.cause
+            rank_zero_info(
+                "bivshap: the model communicates between processes in some of its passes; the audit begins again, with "
+                "the same passes on all processes"
+            )
+            try:
+                return self._attempt(trainer, pl_module, selection, stage, start, compare=compare), None
+            except FailedAudit as failed:
+                return None, failed.cause
+
+    def _attempt(
+        self, trainer: Any, pl_module: Any, selection: SampleSelection, stage: str, start: float, *, compare: bool
+    ) -> AuditResult:
+        """Explain the samples.
+
+        Raises:
+            FailedAudit: on all processes.
+        """
+        try:
+            self._prepare(trainer, pl_module, selection, stage)
+        except FailedAudit:
+            raise
+        except Exception as error:  # all processes know the same there, and so fail alike
+            raise FailedAudit(error) from error
+        if self.resolved.gamma is None:
+            sizes = self._on_all(trainer, pl_module, lambda: self._sizes(trainer, pl_module, selection))
+            self.resolved = self.resolved.with_relative_gamma(sizes)
+        agree = trainer.strategy.broadcast if self.in_lockstep else None
+        settings = self.resolved if compare else replace(self.resolved, compare_with=())
+        drawn = self._drawn.get(stage, {})
+        with audit_progress(trainer, selection.n_mine) as bar:
+            audit = Audit(settings, pl_module.device, self.feature_names, agree=agree, progress=bar, earlier=drawn)
+            try:
+                parts = self._on_all(
                     trainer, pl_module, lambda: self._explain(trainer, pl_module, audit, selection, start)
                 )
-            self.comparison_seconds = audit.comparison_seconds if compare else None
-            if failure is not None:
-                return None, failure
-            self._drawn[stage] = audit.drawn
-            return self._with_change(trainer, stage, audit.combine(parts)), None
+            finally:
+                self.comparison_seconds = audit.comparison_seconds if compare else None
+        self._drawn[stage] = audit.drawn
+        return self._with_change(trainer, stage, audit.combine(parts))
 
     def _with_change(self, trainer: Any, stage: str, result: AuditResult) -> AuditResult:
         """The result with what changed since the last audit of the stage."""
         before = self._last.get(stage)
-        self._last[stage] = (trainer.current_epoch, logged_step(trainer), result)
+        self._last[stage] = (last_epoch(trainer), logged_step(trainer), result)
         return result if before is None else result.with_change_since(before[2], before[0], before[1])
 
     def about(self, trainer: Any, stage: str) -> dict[str, Any]:
         """Which audit this is, for the record."""
         return {
             "stage": stage,
-            "epoch": trainer.current_epoch,
+            "epoch": last_epoch(trainer),
             "step": logged_step(trainer),
             "world_size": trainer.world_size,
             "time_budget": self.time_budget,
@@ -199,33 +236,51 @@ class AuditRunner:
             },
         }
 
-    def _on_all(
-        self, trainer: Any, pl_module: Any, compute: Callable[[], list[T]]
-    ) -> tuple[list[T], BaseException | None]:
-        """What all processes computed together, or the error if one of them failed."""
+    def _on_all(self, trainer: Any, pl_module: Any, compute: Callable[[], list[T]]) -> list[T]:
+        """What all processes computed together.
+
+        Raises:
+            FailedAudit: one of them failed.
+        """
+        mine = self._guarded(trainer, pl_module, compute, together=self.in_lockstep)
+        everyone = [part for found in gather_objects(trainer, mine) for part in found]
+        return mine if self.in_lockstep else everyone
+
+    def _guarded(self, trainer: Any, pl_module: Any, compute: Callable[[], T], *, together: bool) -> T:
+        """What this process computed, if all of them succeeded.
+
+        Raises:
+            FailedAudit: one of them failed, or made a collective that the others did not make.
+        """
         own: BaseException | None = None
-        mine: list[T] = []
+        is_guarded = trainer.world_size > 1 and torch.distributed.is_initialized() and not is_sharded(trainer)
+        guard = CollectiveGuard(trainer, together=together) if is_guarded else None
         try:
-            with logging_disabled(pl_module):
+            with logging_disabled(pl_module), guard or nullcontext():
                 mine = compute()
         except ModelError as error:
-            if self.in_lockstep:  # the others wait in a collective of the model, which nothing but an end can end
+            if is_sharded(trainer):  # the others wait in a collective of the strategy, which only an end can end
                 raise error.cause from None
             own = error
         except Exception as error:
             own = error
-        if any_process(trainer, own):
-            return [], own or RuntimeError(ELSEWHERE)
-        everyone = [part for found in gather_objects(trainer, mine) for part in found]
-        return (mine if self.in_lockstep else everyone), None
+        if guard is not None and guard.refusal:
+            own = CollectiveError(guard.refusal)  # without the frames of the first, which hold the process group
+        failure = failure_anywhere(trainer, own)
+        if guard is not None:
+            guard.forget()
+            # Known from now on, because another audit would come to the same.
+            self._communicates |= any_process(trainer, RuntimeError() if guard.found else None)
+        if failure is not None:
+            raise FailedAudit(failure) from failure
+        return mine
 
     def _sizes(self, trainer: Any, pl_module: Any, selection: SampleSelection) -> list[tuple[int, float]]:
         """Players and `u(all) - u(none)` of the samples that this process has to explain."""
         audit = Audit(self.resolved, pl_module.device)
         found: list[tuple[int, float]] = []
         for chunk in selection.chunks(pl_module.device):
-            forward = self._forward(trainer, pl_module, chunk.batch)
-            found += audit.sizes(AttributedErrors(forward) if self.in_lockstep else forward, chunk)
+            found += audit.sizes(self._forward(trainer, pl_module, chunk.batch), chunk)
         return found
 
     def _selection(self, trainer: Any, stage: str) -> SampleSelection:
@@ -262,10 +317,13 @@ class AuditRunner:
 
         batch = selection.example(gather, pl_module.device)
         trial = replace(self.settings, behavior="output", target=0, task="auto", background=None)
-        with CollectiveDetector() if trainer.world_size > 1 else nullcontext() as detector:
-            game = Audit(trial, pl_module.device).game(self._forward(trainer, pl_module, batch), batch)
-        found = bool(detector is not None and detector.found)
-        self.in_lockstep = is_sharded(trainer) or any_process(trainer, RuntimeError() if found else None)
+        game = self._guarded(
+            trainer,
+            pl_module,
+            lambda: Audit(trial, pl_module.device).game(self._forward(trainer, pl_module, batch), batch),
+            together=True,
+        )
+        self.in_lockstep = is_sharded(trainer) or self._communicates
         selection.distribute(gather, chunk_size=self._chunk_size(trainer), everywhere=self.in_lockstep)
         if self.task is None:
             labels = [label for part in gather(selection.labels()) for label in part]
@@ -310,70 +368,9 @@ class AuditRunner:
         return parts
 
     def _explain_chunk(self, audit: Audit, forward: nn.Module, chunk: SampleChunk, deadline: float) -> ChunkResult:
-        return audit.explain(AttributedErrors(forward) if self.in_lockstep else forward, chunk, deadline)
+        return audit.explain(forward, chunk, deadline)
 
-    def _forward(self, trainer: Any, pl_module: Any, batch: Batch) -> Forward:
+    def _forward(self, trainer: Any, pl_module: Any, batch: Batch) -> nn.Module:
         module = trainer.strategy.model if is_sharded(trainer) else pl_module
-        return Forward(module, batch, self.forward_fn, trainer.precision_plugin.forward_context)
-
-
-class ModelError(Exception):
-    """An error that the user's model raised, told from errors of the audit.
-
-    Args:
-        cause: the error.
-    """
-
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
-class AttributedErrors(nn.Module):
-    """A model whose errors are raised as :class:`ModelError`.
-
-    Memory that ran out and unknown codes of embeddings pass unchanged, because the game handles them.
-
-    Args:
-        module: the model.
-    """
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, *tensors: Tensor) -> Any:
-        """Call the model."""
-        try:
-            return self.module(*tensors)
-        except Exception as error:
-            if isinstance(error, IndexError) or is_out_of_memory(error):
-                raise
-            raise ModelError(error) from error
-
-
-class CollectiveDetector(TorchDispatchMode):
-    """Sees within its context whether anything communicates between processes.
-
-    Attributes:
-        found: names of the operators that did.
-
-    Example:
-        >>> with CollectiveDetector() as detector:
-        ...     _ = torch.ones(2) + 1
-        >>> detector.found
-        set()
-    """
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.found: set[str] = set()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Tensor:
-        """Run an operator, noting it if it belongs to torch.distributed."""
-        if func.namespace in ("c10d", "_c10d_functional", "c10d_functional"):
-            self.found.add(str(func))
-        result: Tensor = func(*args, **(kwargs or {}))
-        return result
+        forward = Forward(module, batch, self.forward_fn, trainer.precision_plugin.forward_context)
+        return AttributedErrors(forward) if is_sharded(trainer) else forward

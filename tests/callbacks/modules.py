@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import time
 from typing import Any
 
@@ -11,6 +12,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 N_FEATURES, N_CLASSES = 6, 3
+
+
+@atexit.register
+def end_process_group() -> None:
+    """A process that ends while threads of gloo run is aborted now and then (pytorch/pytorch, pull request 179291)."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def table(n: int = 48, seed: int = 0) -> TensorDataset:
@@ -137,11 +145,7 @@ class Faulty(Module):
 class Communicating(Module):
     """Its forward pass centres by the mean over all processes, as contrastive models do: a collective in each call."""
 
-    fails_on_rank: int | None = None
-
     def forward(self, x: Tensor) -> Tensor:
-        if self.fails_on_rank == self.global_rank and bool((x == 0).any()):
-            raise ArithmeticError(f"broken on rank {self.global_rank}")
         scores = super().forward(x)
         if torch.distributed.is_initialized():
             shared = scores.detach().mean()
@@ -156,4 +160,56 @@ class SlowOnOneProcess(Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.global_rank == 1:
             time.sleep(0.05)
+        return super().forward(x)
+
+
+class SometimesCommunicating(Module):
+    """Makes a collective for the empty coalition only, which the trial pass on one whole sample does not have."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = super().forward(x)
+        if torch.distributed.is_initialized() and bool((x == 0).all(dim=1).any()):
+            shared = scores.detach().mean()
+            torch.distributed.all_reduce(shared)
+            scores = scores + 0 * shared
+        return scores
+
+
+class CommunicatingBackward(torch.autograd.Function):
+    """The identity, whose gradient is summed over processes, as in tensor parallelism."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        gradient = gradient.clone()
+        if torch.distributed.is_initialized():
+            torch.distributed.all_reduce(gradient)
+        return gradient
+
+
+class CommunicatingGradients(Module):
+    """Communicates in no forward pass, and in every backward pass."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(CommunicatingBackward.apply(x))
+
+
+class FaultyTrial(Module):
+    """Fails on the second process for a single row, which is what the trial pass of an audit gives to it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) == 1 and self.trainer.global_rank == 1:
+            raise ArithmeticError("broken on rank 1")
+        return super().forward(x)
+
+
+class CommunicatingAndFaulty(Communicating):
+    """Fails on the second process, in audits, while the first waits in a collective."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.global_rank == 1 and bool((x == 0).any()):
+            raise ArithmeticError("broken on rank 1")
         return super().forward(x)

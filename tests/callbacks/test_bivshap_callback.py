@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from bivshap_lightning import Game
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.callbacks import BivShapCallback, PanelOptions
+from bivshap_lightning.callbacks.output import advice_on
 from bivshap_lightning.explainers import BivariateShapley
 from bivshap_lightning.game import players
 from bivshap_lightning.metrics.catalogue import find_number
@@ -456,13 +457,17 @@ def test_every_documented_tag_is_in_the_event_file(tmp_path):
     """At the step of Lightning's own scalars."""
     callback = BivShapCallback(**PANELS, class_names=["low", "mid", "high"])
     logger = TensorBoardLogger(tmp_path, name="run", version="")
-    fit(tmp_path, callback, logger=logger, max_epochs=2)
+    run = fit(tmp_path, callback, logger=logger, max_epochs=2)
     found = events(tmp_path / "run")
     tags = found.Tags()
     scalars = set(tags["scalars"])
-    assert set(callback.history[-1]["numbers"]) <= scalars
-    described = found.SummaryMetadata("bivshap/redundancy/density").summary_description
-    assert described.startswith(find_number("bivshap/redundancy/density").meaning[:1].upper())
+    computed = set(callback.history[-1]["numbers"])
+    charted = {tag for tag in computed if find_number(tag).is_charted}
+    assert charted == {tag for tag in scalars if tag.startswith("bivshap/")}
+    assert len(charted) < len(computed) / 2
+    assert computed <= set(run.callback_metrics)  # where EarlyStopping and ModelCheckpoint look
+    for tag in charted:
+        assert found.SummaryMetadata(tag).summary_description == find_number(tag).description
     steps = [e.step for e in found.Scalars("val_loss")]
     assert [e.step for e in found.Scalars("bivshap/post_hoc_accuracy/ours")] == steps
     for name in ("low", "mid", "high"):
@@ -475,14 +480,15 @@ def test_every_documented_tag_is_in_the_event_file(tmp_path):
     assert "bivshap/post_hoc/accuracy_vs_removed" in tags["images"]
 
 
-def test_other_loggers_get_files(tmp_path):
-    callback = BivShapCallback(**SOME | {"panels": PanelOptions(n_samples=1, n_classes=1)})
+def test_other_loggers_get_files_and_all_numbers_on_request(tmp_path):
+    callback = BivShapCallback(**SOME | {"panels": PanelOptions(n_samples=1, n_classes=1, all_scalars=True)})
     csv = CSVLogger(tmp_path, name="csv", version="")
     fit(tmp_path, callback, logger=csv, max_epochs=1)
     pictures = [p.relative_to(tmp_path).as_posix() for p in (tmp_path / "csv" / "bivshap").rglob("*.png")]
     assert any("sample" in p for p in pictures)
     assert any("class" in p for p in pictures)
-    assert "bivshap/post_hoc_accuracy/ours" in (tmp_path / "csv" / "metrics.csv").read_text()
+    columns = (tmp_path / "csv" / "metrics.csv").read_text().splitlines()[0].split(",")
+    assert set(callback.history[-1]["numbers"]) <= set(columns)
 
 
 def test_two_loggers(tmp_path):
@@ -529,8 +535,6 @@ def test_the_record_says_everything(tmp_path):
 
 
 def test_one_line_says_what_was_found_and_what_it_cost(tmp_path, caplog):
-    from bivshap_lightning.callbacks.output import advice_on
-
     callback = BivShapCallback(**SOME)
     with pytest.raises(RuntimeError, match="`summary` must be asked for after an audit"):
         callback.summary()
@@ -548,7 +552,41 @@ def test_one_line_says_what_was_found_and_what_it_cost(tmp_path, caplog):
     assert f"{numbers['bivshap/roles/essential']:.0%} essential" in line
     assert f"(gamma {callback.runner.resolved.gamma:.2g})" in line
     assert f"{callback.history[-1]['numbers']['bivshap/cost/epochs']:.2g} x the epoch" in line
-    cheap = {"bivshap/cost/epochs": 0.05}
-    assert advice_on({"seconds": 1.0, "epochs": 0.05}, []) == ""
-    assert "lower `n_evaluations`" in advice_on({"seconds": 1.0, "epochs": 11.0}, [])
-    assert advice_on({"seconds": 1.0, "epochs": 11.0}, [cheap]) == ""
+
+
+@pytest.mark.parametrize(
+    ("epochs", "past", "others", "output", "said"),
+    [
+        (0.05, 0, 3.0, 1.0, ""),
+        (
+            11.0,
+            0,
+            3.0,
+            1.0,
+            ": 60% our explanation and its metrics (`n_evaluations`, `n_samples`), 30% other explainers "
+            "(`compare_with`), 10% pictures and record (`panels`); lower what is in brackets, or set `time_budget`",
+        ),
+        (11.0, 0, None, 0.1, ": 99% our explanation and its metrics (`n_evaluations`, `n_samples`); lower what is in"),
+        (11.0, 1, 3.0, 1.0, ""),
+    ],
+)
+def test_the_first_dear_audit_says_where_its_time_went_and_what_would_lower_it(epochs, past, others, output, said):
+    found = advice_on(
+        {"seconds": 10.0, "epochs": epochs},
+        [{"bivshap/cost/epochs": 0.05}] * past,
+        comparison_seconds=others,
+        output_seconds=output,
+    )
+    assert found.startswith(said)
+    assert bool(found) == bool(said)
+
+
+def test_a_time_budget_that_was_not_kept_is_named_every_time():
+    cost, past = {"seconds": 2.7, "epochs": 0.05}, [{"bivshap/cost/epochs": 0.05}]
+    arguments = {"comparison_seconds": None, "output_seconds": 0.1}
+    assert advice_on(cost, past, time_budget=2.5, **arguments) == ""
+    assert advice_on(cost, past, time_budget=2.4, **arguments).startswith("; `time_budget` is 2.4 s, less than")
+    arguments["comparison_seconds"] = 1.0
+    assert advice_on(cost, past, time_budget=2.4, **arguments).startswith(
+        "; `time_budget` is 2.4 s, and this took longer"
+    )

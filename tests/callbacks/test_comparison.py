@@ -11,7 +11,7 @@ from bivshap_lightning.audit.audit import Audit
 from bivshap_lightning.audit.batches import Batch
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.selection import SampleChunk
-from bivshap_lightning.callbacks import BivShapCallback
+from bivshap_lightning.callbacks import BivShapCallback, PanelOptions
 from bivshap_lightning.callbacks.schedule import AuditSchedule
 from bivshap_lightning.explainers import Explanation, find_explainer
 from tests.callbacks.modules import Module, train_loader, valid_loader
@@ -90,7 +90,7 @@ class Never(AuditSchedule):
 def test_between_comparisons_the_last_numbers_are_logged_again_and_named(tmp_path, caplog):
     from pytorch_lightning.loggers import TensorBoardLogger
 
-    callback = BivShapCallback(**BY_SHARE | {"panels": True}, max_share=1.0)
+    callback = BivShapCallback(**BY_SHARE | {"panels": PanelOptions(all_scalars=True)}, max_share=1.0)
     callback.schedule = Never(None, 1.0)
     logger = TensorBoardLogger(tmp_path, name="", version="")
     with caplog.at_level("INFO"):

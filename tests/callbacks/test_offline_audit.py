@@ -145,7 +145,7 @@ def test_a_failure_on_one_of_two_processes_is_reported_once(project):
     process = start(project, "--model", "audited.Broken", *NAMES[2:], *QUICK, *spread)
     code, out, err = finish(process)
     assert code == 3
-    assert json.loads(out) == {"error": "the audit failed on another process, see its log"}
+    assert json.loads(out) == {"error": "the audit failed on another process: ArithmeticError: cannot be empty"}
     assert re.search(r"the audit failed at .*audited.py, line \d+, in forward: ArithmeticError: cannot be empty", err)
     assert not (project / "broken" / "audit.json").exists()
 

@@ -16,7 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from bivshap_lightning.callbacks import BivShapCallback
+from tests import counting
+from tests.callbacks.hidden_state_modules import HIDDEN_STATE
 from tests.callbacks.style_modules import STYLES, Style
+
+TABLE = [*STYLES, *HIDDEN_STATE]
 
 AUDIT = {
     "n_samples": 4,
@@ -120,6 +124,7 @@ def run(style: Style, folder: Path, *, audits: bool) -> tuple[Recorder, list[str
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
     torch.manual_seed(0)
+    counting.n_calls = 0
     recorder = Recorder()
     options = dict(style.trainer)
     callbacks = options.pop("callbacks", list)()
@@ -136,7 +141,7 @@ def run(style: Style, folder: Path, *, audits: bool) -> tuple[Recorder, list[str
 
 
 @pytest.mark.parametrize(
-    "style", [pytest.param(s, id=s.name, marks=[pytest.mark.slow] if s.slow else []) for s in STYLES]
+    "style", [pytest.param(s, id=s.name, marks=[pytest.mark.slow] if s.slow else []) for s in TABLE]
 )
 def test_training_is_bit_identical_with_and_without_audits(style, tmp_path):
     expected, _ = run(style, tmp_path, audits=False)
@@ -153,4 +158,4 @@ def test_training_is_bit_identical_with_and_without_audits(style, tmp_path):
 
 
 def test_the_table_is_long_enough():
-    assert len({style.name for style in STYLES}) == len(STYLES) > 70
+    assert len({style.name for style in TABLE}) == len(TABLE) > 100

@@ -5,10 +5,23 @@ from pathlib import Path
 import pytest
 import pytorch_lightning as pl
 import torch
+from torch.utils.data import DataLoader
 
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.callbacks import BivShapCallback
-from tests.callbacks.modules import Communicating, Faulty, Module, SlowOnOneProcess, train_loader, valid_loader
+from tests.callbacks.modules import (
+    Communicating,
+    CommunicatingAndFaulty,
+    CommunicatingGradients,
+    Faulty,
+    FaultyTrial,
+    Module,
+    SlowOnOneProcess,
+    SometimesCommunicating,
+    table,
+    train_loader,
+    valid_loader,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -87,10 +100,46 @@ def test_a_time_budget_leaves_no_process_waiting(tmp_path, kind):
     assert run.callback_metrics["bivshap/failed"] == 0
 
 
-def test_a_failure_inside_a_communicating_model_ends_all_processes(tmp_path):
-    """The other process waits in a collective of the model, as it would in training: nothing but an end can end it."""
-    module = Communicating()
-    module.fails_on_rank = 1
-    run = trainer(tmp_path, callback(on_error="warn", baselines=0.0), 2)
-    with pytest.raises(Exception, match="broken on rank 1"):
-        run.fit(module, train_loader(), valid_loader(12, batch_size=4))
+def weights(module: pl.LightningModule) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in module.parameters()]
+
+
+def fitted(
+    folder: Path, kind: type[pl.LightningModule], *callbacks: BivShapCallback
+) -> tuple[pl.Trainer, pl.LightningModule]:
+    torch.manual_seed(0)
+    module = kind()
+    run = pl.Trainer(
+        callbacks=list(callbacks), max_epochs=2, accelerator="cpu", devices=2, default_root_dir=folder, logger=False,
+        strategy="ddp_spawn", enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+        num_sanity_val_steps=0,
+    )  # fmt: skip
+    run.fit(module, DataLoader(table(64, seed=1), batch_size=16), valid_loader(12, batch_size=4))
+    return run, module
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> pl.LightningModule:
+    """Trained without audits. What the other kinds do differently, they do in audits, or it does not change a value."""
+    return fitted(tmp_path_factory.mktemp("plain"), Module)[1]
+
+
+@pytest.mark.parametrize("kind", [SometimesCommunicating, CommunicatingGradients])
+def test_collectives_that_the_trial_pass_does_not_make_leave_no_process_waiting(tmp_path, kind):
+    """Nine samples are two chunks on one process and one on the other. The audit begins again, in lockstep."""
+    for n in (1, 2):
+        torch.manual_seed(0)
+        options = {"n_samples": 9, "baselines": 0.0, "compare_with": ("integrated_gradients",), "every_n_epochs": 1}
+        trainer(tmp_path / str(n), callback(**options), n).fit(kind(), train_loader(), valid_loader(13, batch_size=4))
+    two = AuditRecord.load(record(tmp_path / "2"))
+    assert two.run.world_size == 2
+    assert len(two.samples) == 9
+
+
+@pytest.mark.parametrize("kind", [FaultyTrial, CommunicatingAndFaulty])
+def test_what_happens_on_one_process_only_fails_the_audit_and_leaves_training_as_it_was(tmp_path, kind, plain):
+    """An error in the trial pass, an error where others wait in a collective."""
+    run, audited = fitted(tmp_path, kind, callback(on_error="warn", baselines=0.0, every_n_epochs=1))
+    assert run.callback_metrics["bivshap/failed"] == 1
+    for a, b in zip(weights(plain), weights(audited), strict=True):
+        assert torch.equal(a, b)
