@@ -17,6 +17,7 @@ from torch import Tensor
 
 from bivshap_lightning.explainers.explanation import Explanation
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
+from bivshap_lightning.explainers.rows import RowEstimator
 from bivshap_lightning.explainers.stages import StagedRun, check_target_error, stage_budgets
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept
@@ -261,18 +262,23 @@ def _restored(
 
 def _count_coalitions(estimator: Estimator, reduced: ReducedGame, n_evaluations: int | None) -> int:
     """How many coalitions the samples of a reduced game may use, checked against the estimator's minimum."""
-    n_rows, least = reduced.game.removal.n_rows, estimator.minimum_evaluations(reduced.n_players)
+    n_rows, least = reduced.n_background, estimator.minimum_evaluations(reduced.n_players)
+    most_per_row = MAX_COALITIONS // n_rows
     if n_evaluations is None:
-        return max(default_coalitions(reduced.n_players), least)
+        n_evaluations = n_rows * min(max(default_coalitions(reduced.n_players), least), max(least, most_per_row))
     if n_evaluations // n_rows < least:
         per_row = f" ({least} coalitions times {n_rows} background rows)" if n_rows > 1 else ""
         raise ValueError(
             f"`n_evaluations` must be at least {least * n_rows}{per_row} for method={estimator.name!r} with "
             f"{reduced.n_players} non-null players, got {n_evaluations}. Raise it, or group players by `feature_mask`."
         )
+    if isinstance(estimator, RowEstimator):
+        n_coalitions = estimator.coalitions_within(n_evaluations, n_rows)
+    else:
+        n_coalitions = n_evaluations // n_rows
     if not estimator.is_exact:
-        check_not_too_many(n_evaluations // n_rows, estimator.name)
-    return n_evaluations // n_rows
+        check_not_too_many(n_coalitions, estimator.name)
+    return n_coalitions
 
 
 def check_not_too_many(n_coalitions: int, method: str) -> None:

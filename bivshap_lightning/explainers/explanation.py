@@ -46,6 +46,8 @@ class Explanation:
             symmetric; None if the method does not estimate it.
         log_odds: where probabilities are explained, the explanation of their log-odds (cut to probabilities in
             [0.001, 0.999]) from the same model rows; None elsewhere, and for methods that do not evaluate coalitions.
+            With background rows they are the log-odds of the mean probability; of "sampling", which evaluates a
+            coalition against one row, the mean of the log-odds, as with ``behavior="log_odds"``.
         notes: B remarks on how a sample's values were found, such as a fallback, "" for none; () if there are none.
 
     Bivariate values have two parts, ``E2[b, i, j] = R[b, i] + C[b, i, j]``, see

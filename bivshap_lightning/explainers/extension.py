@@ -259,9 +259,9 @@ class RestrictedGame(Game):
         values = self._game(masks)
         return values * masks[:, :, self._player].to(values)
 
-    def values_of(self, masks: Tensor, samples: Tensor) -> Tensor:
+    def values_of(self, masks: Tensor, samples: Tensor, replacements: Tensor | None = None) -> Tensor:
         """Values of single coalitions, 0 without the player."""
-        values = self._game.values_of(masks, samples)
+        values = self._game.values_of(masks, samples, replacements)
         return values * masks[:, self._player].to(values)
 
     @contextmanager

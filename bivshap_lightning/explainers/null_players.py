@@ -22,6 +22,9 @@ from torch import Tensor
 
 from bivshap_lightning.game import Game
 
+# Elements of (samples, coalitions, players) masks held at once where every coalition has its own background row.
+BLOCK_ELEMENTS = 2**24
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -183,22 +186,37 @@ class ReducedGame:
         places = self._kept.new_full((len(self._kept), self.game.n_players), -1)
         return places.scatter_(1, self._kept, torch.arange(self.n_players, device=self.device).expand_as(self._kept))
 
-    def __call__(self, masks: Tensor) -> Tensor:
+    @property
+    def n_background(self) -> int:
+        """How many background rows there are for every coalition."""
+        return self.game.removal.n_rows
+
+    def __call__(self, masks: Tensor, replacements: Tensor | None = None) -> Tensor:
         """Values of coalitions of the remaining players, the same ones for every sample.
 
         Args:
             masks: bool (K, n).
+            replacements: (K,) int64, the one background row of each; None for the mean over all of them.
 
         Returns:
             (B', K) float64.
         """
+        if replacements is not None:
+            size = max(1, BLOCK_ELEMENTS // (self.n_samples * self.game.n_players))
+            parts = zip(masks.split(size), replacements.split(size), strict=True)
+            return torch.cat([self._values(*part) for part in parts], dim=1)
+        return self._values(masks)
+
+    def _values(self, masks: Tensor, replacements: Tensor | None = None) -> Tensor:
         whole = masks.new_zeros(len(self._kept), len(masks), self.game.n_players)
         index = self._kept[:, None].expand(-1, len(masks), -1)
         whole.scatter_(2, index, masks.expand(len(self._kept), -1, -1))
-        if self.samples is None:
+        if self.samples is None and replacements is None:
             return self.game(whole).double()
+        samples = torch.arange(self.n_samples, device=self.device) if self.samples is None else self.samples
         rows = whole.expand(self.n_samples, -1, -1).flatten(0, 1)
-        values = self.game.values_of(rows, self.samples.repeat_interleave(len(masks)))
+        against = None if replacements is None else replacements.repeat(self.n_samples)
+        values = self.game.values_of(rows, samples.repeat_interleave(len(masks)), against)
         return values.view(self.n_samples, len(masks)).double()
 
     def restore(self, bivariate: Tensor, null_column: Tensor) -> Tensor:

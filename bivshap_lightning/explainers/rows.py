@@ -26,6 +26,15 @@ class Rows(ABC):
     def coalitions(self) -> Tensor:
         """Bool (K, n)."""
 
+    @property
+    def replacements(self) -> Tensor | None:
+        """(K,) int64, the one background row against which each coalition is evaluated; None for all of them."""
+        return None
+
+    def against(self, n_background: int) -> Rows:
+        """The rows for a game with so many background rows; the same where a value is the mean over all of them."""
+        return self
+
     def continues(self, previous: Rows | None) -> bool:
         """Whether the coalitions begin with those of ``previous``, whose values need not be computed again."""
         return previous is not None and type(previous) is type(self)
@@ -99,7 +108,26 @@ class RowEstimator(ABC):
         joint = rows.estimate(values) if isinstance(rows, AllCoalitions) else self.from_values(rows, values)
         return [joint[slice(k * n_samples, (k + 1) * n_samples)] for k in range(len(outcomes))]
 
+    def go_on(
+        self, rows: Rows, outcomes: Sequence[Tensor], learned: Tensor | None
+    ) -> tuple[list[Estimate], Tensor | None]:
+        """The estimates of :meth:`from_outcomes` in one of several stages.
+
+        Args:
+            rows: of this stage.
+            outcomes: likewise.
+            learned: what the previous stage handed on about each sample; None in the first.
+
+        Returns:
+            The estimates, and what to hand on: a tensor whose first dimension is the samples, or None for nothing.
+        """
+        return self.from_outcomes(rows, outcomes), None
+
+    def coalitions_within(self, n_evaluations: int, n_background: int) -> int:
+        """How many coalitions so many model rows allow; each takes all background rows by default."""
+        return n_evaluations // n_background
+
     def estimate(self, game: ReducedGame, n_coalitions: int, generator: torch.Generator) -> Estimate:
         """Estimate from at most ``n_coalitions`` values per sample."""
-        rows = self.draw(game.n_players, n_coalitions, generator)
-        return self.from_outcomes(rows, [game(rows.coalitions)])[0]
+        rows = self.draw(game.n_players, n_coalitions, generator).against(game.n_background)
+        return self.from_outcomes(rows, [game(rows.coalitions, rows.replacements)])[0]

@@ -5,13 +5,19 @@ of coalitions along one order yields the gain of every player, so n - 1 evaluati
 paper's loop spends 2 n for the same number of samples). Orders come in pairs, each with its reverse: in exactly one
 of the two j precedes i, which balances every pair and lowers the variance at no cost.
 
+With background rows, an order and its reverse are evaluated against one row, the rows taking turns: a coalition costs
+one model row, and the spread of the rows is in the standard errors. At equal model rows this is more accurate than
+fewer orders against all rows (``benchmarks/bench_background.py``).
+
 Two things are done with the sampled means:
 
 * ``E2[i, j] = R[i] + C[i, j]`` with a symmetric C for every game, R being the null column. The two estimates of each
   entry of C are averaged, the one from the less noisy row counting more. Entries without any gain stay zero.
 * Gains that never occurred in m pairs of orders can still occur with a probability of up to 3 / m (at 95 % confidence).
   An entry with fewer than three gains, or with gains that are all alike, therefore has a standard error of at least
-  ``1.5 / m / 1.96`` times the largest gain of any player, or times ``abs(u(all) - u(none))`` if that is more.
+  ``1.5 / m / 1.96`` times the largest gain that i can be expected to have. That is its own largest one if it showed
+  many gains of similar size, and no player showed large gains rarely. Otherwise it is the largest gain of any player,
+  or ``abs(u(all) - u(none))`` if that is more: of an AND of 80 players most gains are never drawn.
 """
 
 from __future__ import annotations
@@ -28,10 +34,14 @@ from bivshap_lightning.explainers.rows import AllCoalitions, RowEstimator, Rows
 
 # Elements of the (orders, n, n) precedence tensor held at once.
 BLOCK_ELEMENTS = 2**24
-# Below this number of pairs of orders, an error is widened by one pair of orders with typical gains.
+# Up to so many pairs of orders, an error is widened by a whole pair of orders with typical gains; beyond, by less.
 FEW_PAIRS = 20
 # Fewer gains than this, counted as (sum of sizes) ** 2 / (sum of squares), do not tell how they vary.
 FEW_GAINS = 3
+# With at least as many, counted alike, the largest of a player's own gains tells how large another one can be.
+MANY_GAINS = 10
+# A gain of this share of the largest one is large: if a player with fewer than MANY_GAINS shows it, others may hide it.
+LARGE_GAIN = 0.25
 # Half of 3 / m, because the weights of E2 sum to 1/2, as a standard error.
 UNSEEN = 1.5 / 1.96
 # Gains and differences between gains below this share of the largest gain are rounding.
@@ -49,20 +59,48 @@ class Chains(Rows):
 
     The coalitions of an order and those of its reverse are complements of each other.
 
+    With R background rows each order, with its reverse, is evaluated against one of them, in turn, in an order that
+    follows from the first drawn order. Its gains are those of one row's game, whose mean over the rows is the game that
+    is explained.
+
     Attributes:
         positions: int64 (m, n), the place of every player in each of m orders.
+        n_background: R.
     """
 
     positions: Tensor
+    n_background: int = 1
 
     @property
     def coalitions(self) -> Tensor:
-        """Bool (2 + 2 m (n - 1), n): no player, all players, then order by order and its reverse."""
-        n = self.positions.shape[1]
-        steps = torch.arange(1, n, device=self.positions.device)
+        """Bool (R + 1 + 2 m (n - 1), n): no player, R times, all players, then order by order and its reverse."""
+        n, device = self.positions.shape[1], self.positions.device
+        steps = torch.arange(1, n, device=device)
         inner = self.both[:, :, None] < steps[:, None]
-        ends = torch.tensor([[False], [True]], device=self.positions.device).expand(2, n)
+        ends = (torch.arange(self.n_background + 1, device=device) == self.n_background)[:, None].expand(-1, n)
         return torch.cat([ends, inner.flatten(0, 2)])
+
+    @property
+    def replacements(self) -> Tensor | None:
+        """(R + 1 + 2 m (n - 1),) the background row of each coalition; None if there is only one."""
+        if self.n_background == 1:
+            return None
+        ends = torch.arange(self.n_background + 1, device=self.positions.device) % self.n_background
+        return torch.cat([ends, self.background.repeat_interleave(2 * (self.positions.shape[1] - 1))])
+
+    @property
+    def background(self) -> Tensor:
+        """(m,) the background row of each order; all rows take turns."""
+        n_pairs, n = self.positions.shape
+        turns = torch.arange(self.n_background, dtype=torch.float64, device=self.positions.device)
+        if self.n_background > 1:  # shuffled by digits of a sine, so that neither the device nor a generator matters
+            first = (self.positions[0] * torch.arange(1, n + 1, device=turns.device)).sum()
+            turns = (torch.sin(first + 12.9898 * (turns + 1)) * 43758.5453).frac()
+        return turns.argsort()[torch.arange(n_pairs, device=turns.device) % self.n_background]
+
+    def against(self, n_background: int) -> Chains:
+        """The same orders, each against one of so many background rows."""
+        return replace(self, n_background=n_background)
 
     @property
     def both(self) -> Tensor:
@@ -72,8 +110,9 @@ class Chains(Rows):
     def gains(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Gains (B, m, n) of every player in each order and in its reverse, from the values of the coalitions."""
         n_pairs, n = self.positions.shape
-        chains = values[:, 2:].unflatten(1, (n_pairs, 2, n - 1))
-        first, last = (values[:, k, None, None, None].expand(-1, n_pairs, 2, 1) for k in (0, 1))
+        chains = values[:, self.n_background + 1 :].unflatten(1, (n_pairs, 2, n - 1))
+        ends = (self.background, torch.full_like(self.background, self.n_background))
+        first, last = (values[:, place][:, :, None, None].expand(-1, -1, 2, 1) for place in ends)
         by_step = torch.cat([first, chains, last], dim=3).diff(dim=3)
         by_player = by_step.gather(3, self.both.expand(len(values), -1, -1, -1))
         return by_player[:, :, 0], by_player[:, :, 1]
@@ -105,6 +144,10 @@ class Sampling(RowEstimator):
         keys = torch.rand(max(0, n_new), n_players, generator=generator, device=generator.device)
         return Chains(torch.cat([*known, keys.argsort(dim=1).argsort(dim=1)]))
 
+    def coalitions_within(self, n_evaluations: int, n_background: int) -> int:
+        """One model row per coalition, but for the empty one, which takes all background rows."""
+        return n_evaluations - (n_background - 1)
+
     def from_values(self, rows: Rows, values: Tensor) -> Estimate:
         """Means over orders."""
         if not isinstance(rows, Chains):
@@ -122,14 +165,23 @@ def _estimate_chains(rows: Chains, values: Tensor) -> Estimate:
         for part in (slice(start, start + block) for start in range(0, n_pairs, block))
     ]
     sums = _Moments(*(torch.stack(m).sum(dim=0) for m in zip(*moments, strict=True)))
-    estimate = _estimate(sums, n_pairs)
-    if n_pairs < FEW_PAIRS:
-        estimate = _allow_for_few_orders(estimate, forward, backward)
-    # All gains of an order sum to u(all) - u(none).
-    whole = forward[:, 0].sum(dim=1).abs()
-    largest = torch.maximum(torch.maximum(forward.abs().amax(dim=(1, 2)), backward.abs().amax(dim=(1, 2))), whole)
+    estimate = _allow_for_few_orders(_estimate(sums, n_pairs), forward, backward)
+    largest, plausible = _largest_gains(forward, backward)
     estimate = replace(estimate, noise=(estimate.bivariate_error**2).sum(dim=(1, 2)))
-    return _allow_for_unseen_gains(_symmetrise(estimate, sums, largest), sums, largest, n_pairs)
+    return _allow_for_unseen_gains(_symmetrise(estimate, sums, largest), sums, largest, plausible, n_pairs)
+
+
+def _largest_gains(forward: Tensor, backward: Tensor) -> tuple[Tensor, Tensor]:
+    """(B,) the largest gain there can be, and (B, n) the largest that each player can be expected to have."""
+    gains = torch.cat([forward, backward], dim=1).abs()
+    # All gains of an order sum to u(all) - u(none).
+    largest = torch.maximum(gains.amax(dim=(1, 2)), forward[:, 0].sum(dim=1).abs())
+    own, scale = gains.amax(dim=1), largest[:, None]
+    # A player without gains beyond rounding counts as one that showed few.
+    squares = (gains**2).sum(dim=1) + (ROUNDING * scale) ** 2
+    is_frequent = gains.sum(dim=1) ** 2 >= MANY_GAINS * squares
+    hides = (~is_frequent & (own >= LARGE_GAIN * scale)).any(dim=1, keepdim=True)
+    return largest, torch.where(is_frequent & ~hides, own, scale)
 
 
 class _Moments(NamedTuple):
@@ -212,9 +264,14 @@ def _symmetrise(estimate: Estimate, moments: _Moments, largest: Tensor) -> Estim
 
 
 def _allow_for_few_orders(estimate: Estimate, forward: Tensor, backward: Tensor) -> Estimate:
-    """Add to every variance one more pair of orders whose gains are as large as those of all players are."""
+    """Add to every variance one more pair of orders whose gains are as large as those of all players are.
+
+    Gains are skewed: orders that show few of the large ones underestimate a mean and its error together. Beyond
+    :data:`FEW_PAIRS` the addition fades.
+    """
     n_pairs = forward.shape[1]
-    typical = ((forward**2 + backward**2) / 2).mean(dim=(1, 2), keepdim=True) / (n_pairs * (n_pairs + 1))
+    fading = min(1.0, FEW_PAIRS / n_pairs) ** 2
+    typical = fading * ((forward**2 + backward**2) / 2).mean(dim=(1, 2), keepdim=True) / (n_pairs * (n_pairs + 1))
 
     def widen(error: Tensor, share: float) -> Tensor:
         return (error**2 + share * typical.view(-1, *[1] * (error.dim() - 1))).sqrt()
@@ -227,15 +284,17 @@ def _allow_for_few_orders(estimate: Estimate, forward: Tensor, backward: Tensor)
     )
 
 
-def _allow_for_unseen_gains(estimate: Estimate, moments: _Moments, largest: Tensor, n_pairs: int) -> Estimate:
+def _allow_for_unseen_gains(
+    estimate: Estimate, moments: _Moments, largest: Tensor, plausible: Tensor, n_pairs: int
+) -> Estimate:
     """Standard errors that are at least the bound on gains that never occurred, where few or only equal ones did."""
     errors = []
     for k, error in enumerate(estimate.tensors[3:]):
-        square, size = moments[3 + k], moments[6 + k]
-        scale = largest.view(-1, *[1] * (error.dim() - 1))
+        mean, square, size = moments[k] / n_pairs, moments[3 + k], moments[6 + k]
+        scale, of_player = (x.view(*x.shape, *[1] * (error.dim() - x.dim())) for x in (largest, plausible))
         few = size**2 < FEW_GAINS * square + (ROUNDING * scale) ** 2
-        alike = error * n_pairs**0.5 <= ROUNDING * scale
-        errors.append(torch.where(few | alike, torch.maximum(error, UNSEEN / n_pairs * scale), error))
+        alike = square / n_pairs - mean**2 <= (ROUNDING * scale) ** 2
+        errors.append(torch.where(few | alike, torch.maximum(error, UNSEEN / n_pairs * of_player), error))
     errors[0].diagonal(dim1=1, dim2=2).zero_()
     bivariate, shapley, null_column = errors
     return replace(estimate, bivariate_error=bivariate, shapley_error=shapley, null_column_error=null_column)

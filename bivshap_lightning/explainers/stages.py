@@ -82,19 +82,23 @@ class _DrawnRows:
         self.estimator, self.generator = estimator, generator
         self.rows: Rows | None = None
         self.values = torch.empty(0)
+        self.learned: Tensor | None = None
 
     def advance(self, game: ReducedGame, n_coalitions: int) -> Estimate:
         """The estimate from so many coalitions in all."""
-        rows = self.estimator.draw(game.n_players, n_coalitions, self.generator, self.rows)
-        if rows.continues(self.rows):
-            new = rows.coalitions[self.values.shape[1] :]
-            values = torch.cat([self.values, game(new)], dim=1) if len(new) else self.values
+        rows = self.estimator.draw(game.n_players, n_coalitions, self.generator, self.rows).against(game.n_background)
+        known = self.values if rows.continues(self.rows) else torch.empty(0, 0)
+        new, replacements = rows.coalitions[known.shape[1] :], rows.replacements
+        if len(new):
+            found = game(new, None if replacements is None else replacements[known.shape[1] :])
+            values = torch.cat([known, found], dim=1) if known.numel() else found
         else:
-            values = game(rows.coalitions)
+            values = known
         self.rows, self.values = rows, values
         if game.game.behavior.name != "probability":
-            return self.estimator.from_outcomes(rows, [values])[0]
-        estimate, of_log_odds = self.estimator.from_outcomes(rows, [values, log_odds(values)])
+            (estimate,), self.learned = self.estimator.go_on(rows, [values], self.learned)
+            return estimate
+        (estimate, of_log_odds), self.learned = self.estimator.go_on(rows, [values, log_odds(values)], self.learned)
         return replace(estimate, log_odds=replace(of_log_odds, absolute_gains=None))
 
     def hand_over(self, game: ReducedGame, samples: Tensor) -> None:
@@ -106,6 +110,7 @@ class _DrawnRows:
     def keep(self, samples: Tensor) -> None:
         """Go on with some of the samples."""
         self.values = self.values[samples]
+        self.learned = None if self.learned is None else self.learned[samples]
 
 
 class _IndependentParts:

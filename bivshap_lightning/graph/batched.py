@@ -85,7 +85,8 @@ def rank_all(
         shapley = None if stack[0].shapley is None else np.array([graph.shapley for graph in stack]) * signs[:, None]
         if method in ("keep", "remove", "shapley") or personalized:
             _check_shapley(shapley, method)
-        scores, order = _scores_and_order(stack, signs, shapley, method=method, personalized=personalized)
+        prior = _priors([unranked[place] for place in chosen], stack, method, oriented=oriented)
+        scores, order = _scores_and_order(stack, signs, shapley, prior, method=method, personalized=personalized)
         for place, *ranking in zip(chosen, scores, order, ranks_from_order(order), strict=True):
             unranked[place]._rankings[key] = RankedPlayers(*ranking)
     return [graph._rankings[key] for graph in graphs]
@@ -127,7 +128,8 @@ def rank_one(graph: ExplanationGraph) -> RankedPlayers:
     source = _ranked_graph(graph, method)
     sign = np.array([source.sign])
     shapley = None if source.shapley is None else source.shapley[None] * sign[:, None]
-    scores, order = _scores_and_order([source], sign, shapley, method=method, personalized=False)
+    prior = _priors([graph], [source], method, oriented=True)
+    scores, order = _scores_and_order([source], sign, shapley, prior, method=method, personalized=False)
     return RankedPlayers(scores[0], order[0], ranks_from_order(order)[0])
 
 
@@ -136,6 +138,40 @@ def _ranked_graph(graph: ExplanationGraph, method: RankingMethod) -> Explanation
     if method in ("keep", "remove") and graph.log_odds is not None:
         graph = graph.log_odds
     return graph if graph.absolute is None else graph.absolute
+
+
+def shapley_prior(graph: ExplanationGraph, source: ExplanationGraph, *, oriented: bool = True) -> FloatArray:
+    """Return what "keep" and "remove" fall back to as noise grows, (F,): the graph's own Shapley values.
+
+    Those of log-odds order players worse: an output near 0 or 1 counts there as much as a change of the decision.
+
+    Args:
+        graph: That is ranked.
+        source: Whose values are ranked, such as the graph of its log-odds; the prior has its scale.
+        oriented: Whether values are multiplied by `sign`.
+
+    Example:
+        >>> from bivshap_lightning.graph import ExplanationGraph
+        >>> log_odds = ExplanationGraph([[0, 2], [2, 0]], shapley=[4, 4])
+        >>> graph = ExplanationGraph([[0, 0.1], [0.3, 0]], shapley=[0.6, 0.2], log_odds=log_odds)
+        >>> shapley_prior(graph, log_odds).round(6).tolist()
+        [6.0, 2.0]
+    """
+    own = source if graph.shapley is None else graph if graph.absolute is None else graph.absolute
+    phi: FloatArray = own.known_shapley * (own.sign if oriented else 1.0)
+    whole = float(np.abs(phi).sum())
+    if own is source or whole == 0:
+        return phi
+    return phi * (float(np.abs(source.known_shapley).sum()) / whole)
+
+
+def _priors(
+    graphs: Sequence[ExplanationGraph], stack: Sequence[ExplanationGraph], method: RankingMethod, *, oriented: bool
+) -> FloatArray | None:
+    if method not in ("keep", "remove"):
+        return None
+    pairs = zip(graphs, stack, strict=True)
+    return np.stack([shapley_prior(graph, source, oriented=oriented) for graph, source in pairs])
 
 
 def _check_shapley(shapley: FloatArray | None, method: RankingMethod) -> None:
@@ -152,6 +188,7 @@ def _scores_and_order(
     stack: Sequence[ExplanationGraph],
     signs: FloatArray,
     shapley: FloatArray | None,
+    prior: FloatArray | None,
     *,
     method: RankingMethod,
     personalized: bool,
@@ -159,7 +196,7 @@ def _scores_and_order(
     """Return (N, F) scores and players by descending score."""
     weights = np.stack([graph.weights for graph in stack]) * signs[:, None, None]
     if method in ("keep", "remove") and shapley is not None:
-        order = _greedy(stack, np.swapaxes(weights, 1, 2), shapley, method)
+        order = _greedy(stack, np.swapaxes(weights, 1, 2), shapley, prior, method)
         n_players = order.shape[1]
         scores = (n_players - ranks_from_order(order)) / (n_players * (n_players + 1) / 2)
         return scores, order
@@ -183,14 +220,18 @@ def _pagerank(adjacency: FloatArray, restart: FloatArray | None) -> FloatArray:
 
 
 def _greedy(
-    stack: Sequence[ExplanationGraph], e2: FloatArray, shapley: FloatArray, method: RankingMethod
+    stack: Sequence[ExplanationGraph],
+    e2: FloatArray,
+    shapley: FloatArray,
+    prior: FloatArray | None,
+    method: RankingMethod,
 ) -> IndexArray:
     signal = np.ones(len(stack))
     noisy = [place for place, graph in enumerate(stack) if graph.is_estimated]
     if noisy:
         errors = np.stack([_pairwise_noise(stack[place]) for place in noisy])
         signal[noisy] = signal_share(pairwise(e2[noisy], shapley[noisy]), errors)
-    return greedy_order(e2, shapley, signal, remove=method == "remove")
+    return greedy_order(e2, shapley, signal, remove=method == "remove", prior=prior)
 
 
 def _pairwise_noise(graph: ExplanationGraph) -> FloatArray:
@@ -228,7 +269,7 @@ def find_components(adjacency: BoolArray) -> Components:
                [False, False,  True]])
     """
     # Imported on use, like networkx: reading a stored graph should not take half a second.
-    from scipy.sparse import csr_array
+    from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
     n_players, n_nodes = adjacency.shape[-1], adjacency[..., 0].size
@@ -240,7 +281,9 @@ def find_components(adjacency: BoolArray) -> Components:
     target = edges + (source // n_players - source) * n_players
     ends = np.cumsum(np.bincount(source, minlength=n_nodes))
     entries = (np.ones(len(target)), target, np.concatenate(([0], ends)))
-    _, labels = connected_components(csr_array(entries, shape=(n_nodes, n_nodes)), connection="strong")
+    # A matrix, because it takes 32-bit indices where they suffice: SciPy 1.11.1 prints an error about those of 64 bits
+    # and returns labels of -9999.
+    _, labels = connected_components(csr_matrix(entries, shape=(n_nodes, n_nodes)), connection="strong")
     smallest = np.empty(n_nodes, dtype=np.intp)
     smallest[labels[::-1]] = np.arange(n_nodes)[::-1] % n_players  # for equal labels NumPy keeps the last one written
     left, entered = labels[source], labels[target]

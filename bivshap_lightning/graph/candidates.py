@@ -1,7 +1,7 @@
 """Greedy selection one step at a time: the gains of "keep", and the hybrid in which the model picks the candidate.
 
-The gains are those of :mod:`bivshap_lightning.graph.greedy`: `gain = phi - 3 lam (2 R - phi)`, and `6 lam C[:, i]` is
-added once i is chosen, read off the log-odds where the graph has them.
+The gains are those of :mod:`bivshap_lightning.graph.greedy`: `lam (4 phi - 6 R) + (1 - lam) prior`, and `6 lam C[:, i]`
+is added once i is chosen, read off the log-odds where the graph has them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from bivshap_lightning.checks import check_integer
 from bivshap_lightning.graph import structure
-from bivshap_lightning.graph.batched import IndexArray, RankingMethod, _pairwise_noise, _ranked_graph
+from bivshap_lightning.graph.batched import IndexArray, RankingMethod, _pairwise_noise, _ranked_graph, shapley_prior
 from bivshap_lightning.graph.checks import BoolArray, FloatArray
 from bivshap_lightning.graph.greedy import signal_share
 
@@ -96,7 +96,8 @@ class KeepGains:
         e2, phi = source.sign * source.weights.T, source.sign * source.known_shapley
         pair, late = structure.pairwise(e2, phi), structure.potential(e2, phi)
         signal = float(signal_share(pair[None], _pairwise_noise(source)[None])[0]) if source.is_estimated else 1.0
-        return cls(phi - 3 * signal * (2 * late - phi), 6 * signal * pair)
+        prior = shapley_prior(graph, source)
+        return cls(signal * (4 * phi - 6 * late) + (1 - signal) * prior, 6 * signal * pair)
 
     def given(self, chosen: BoolArray) -> FloatArray:
         """Gains (F,) over a set of players; those of its members mean nothing."""

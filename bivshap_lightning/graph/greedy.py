@@ -3,7 +3,8 @@
 `u2(S) = sum_{i in S} g[i] + 6 sum_{i < j in S} C[i, j]` with `g = 4 phi - 6 R` is the only quadratic game with the
 Shapley values and bivariate Shapley values of the explained one. "keep" adds the player of the largest gain first, so a
 duplicate of a chosen player comes late. "remove" takes away the player of the largest loss first, so duplicates go
-together. The pairwise part is shrunk by its own noise: with pure noise both orders are the order of Shapley values.
+together. Gains are shrunk by the noise of the pairwise part: with pure noise both orders are the order of Shapley
+values, those of the decision's probability where the gains are of its log-odds.
 """
 
 import numpy as np
@@ -13,33 +14,40 @@ from bivshap_lightning.graph import structure
 from bivshap_lightning.graph.checks import FloatArray
 from bivshap_lightning.graph.ranking import TIE_TOLERANCE, descending_order, ranks_from_order
 
+SYMMETRIC_NOISE = 1 / 3
+"""Squared error of the symmetric C over the squared standard error before it is made symmetric. Symmetrising halves
+independent noise, and the standard errors are conservative: between seeds 1/2 to 1/7 was seen on trained models."""
+
 
 def signal_share(pairwise: FloatArray, error: FloatArray) -> FloatArray:
     """Return the share of the squared pairwise part that is not noise, (N,): 1 for exact values, 0 for pure noise.
 
     Args:
         pairwise: (N, F, F) C.
-        error: (N, F, F) standard errors of C.
+        error: (N, F, F) standard errors of C before it is made symmetric.
 
     Example:
         >>> pair = np.array([[[0.0, -0.2], [-0.2, 0.0]]])
-        >>> signal_share(pair, np.abs(pair) / 2)
-        array([0.75])
+        >>> signal_share(pair, np.abs(pair)).round(3)
+        array([0.667])
     """
-    noise = np.square(error).mean(axis=(1, 2))
+    noise = SYMMETRIC_NOISE * np.square(error).mean(axis=(1, 2))
     total = np.square(pairwise).mean(axis=(1, 2))
     share: FloatArray = np.clip(1 - noise / np.where(total > 0, total, 1.0), 0.0, 1.0)
     return share
 
 
-def greedy_order(e2: FloatArray, shapley: FloatArray, signal: FloatArray, *, remove: bool) -> NDArray[np.intp]:
+def greedy_order(
+    e2: FloatArray, shapley: FloatArray, signal: FloatArray, *, remove: bool, prior: FloatArray | None = None
+) -> NDArray[np.intp]:
     """Return players in the order of greedy selection, (N, F). Ties go by Shapley value, then by index.
 
     Args:
         e2: (N, F, F).
         shapley: (N, F).
-        signal: (N,) factor of the pairwise part, from `signal_share`.
+        signal: (N,) weight of the gains against the prior, from `signal_share`.
         remove: Whether players are removed from all players, most damaging first, instead of added to none.
+        prior: (N, F) what decides without signal, in the units of the gains; by default the Shapley values.
 
     Example:
         >>> # OR(a, b) + c / 4: one of a and b first, then c; the other one adds nothing any more.
@@ -50,7 +58,8 @@ def greedy_order(e2: FloatArray, shapley: FloatArray, signal: FloatArray, *, rem
     direction = -1.0 if remove else 1.0
     step = direction * 6 * signal[:, None, None] * structure.pairwise(e2, shapley)
     excess = 2 * structure.potential(e2, shapley) - shapley
-    gain = shapley - direction * 3 * signal[:, None] * excess
+    weight = signal[:, None]
+    gain = weight * (shapley - direction * 3 * excess) + (1 - weight) * (shapley if prior is None else prior)
     tolerance = TIE_TOLERANCE * (np.abs(gain).max(axis=1) + np.abs(step).max(axis=(1, 2)))[:, None]
     preference = ranks_from_order(descending_order(shapley))
     samples, n_players = np.arange(len(gain)), gain.shape[1]

@@ -162,11 +162,34 @@ def test_samples_do_not_depend_on_their_batch(monkeypatch):
     assert batch.method == "proxy"
     backwards = explainer.attribute(inputs.flip(0), n_evaluations=300)
     torch.testing.assert_close(backwards.bivariate.flip(0), batch.bivariate, atol=1e-8, rtol=1e-6)
-    monkeypatch.setattr(estimator, "MEMORY_ELEMENTS", 1)  # blocks of one sample
+    monkeypatch.setattr(estimator, "CACHED_ELEMENTS", 1)  # blocks of one sample
     for b in range(5):
         single = explainer.attribute(inputs[b : b + 1], n_evaluations=300)
         torch.testing.assert_close(batch.bivariate[b], single.bivariate[0], atol=1e-8, rtol=1e-6)
         torch.testing.assert_close(batch.standard_error[b], single.standard_error[0], atol=1e-8, rtol=1e-5)
+
+
+def test_stages_go_on_from_what_the_same_sample_has_learned(monkeypatch):
+    """Training starts from the sample's own previous stage, and the result is the same alone and in a batch."""
+    torch.manual_seed(2)
+    model = torch.nn.Sequential(torch.nn.Linear(18, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)).double()
+    inputs = 3 * torch.randn(4, 18, dtype=torch.float64)
+    starts, train = [], estimator.train
+
+    def spy(*arguments, start=None, **options):
+        starts.append(start)
+        return train(*arguments, start=start, **options)
+
+    monkeypatch.setattr(estimator, "train", spy)
+    explainer = BivariateShapley(model, "proxy", target_error=1e-6)
+    batch = explainer.attribute(inputs, n_evaluations=1100)
+    # Stages of 256, 512 and 1,100 rows; the first fits all samples in one block, later ones may take several.
+    assert len(starts) >= 3
+    assert [start is None for start in starts] == [True] + [False] * (len(starts) - 1)
+    for b in range(4):
+        single = explainer.attribute(inputs[b : b + 1], n_evaluations=1100)
+        torch.testing.assert_close(batch.bivariate[b], single.bivariate[0], atol=1e-8, rtol=1e-6)
+        assert batch.notes[b] == single.notes[0]
 
 
 def test_exact_where_the_budget_allows_it():

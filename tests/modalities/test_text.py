@@ -400,6 +400,38 @@ def test_a_decoder_that_reads_the_tokens_again_is_refused():
     assert Game(model, TEXTS, baselines=UNK, additional_forward_args=ATTENTION).n_outputs == 2
 
 
+class Positions(nn.Embedding):
+    """Gets tokens and reads only their shape, as the layer of BART did in Transformers 4."""
+
+    def forward(self, input, start=0):
+        return super().forward(torch.arange(start, start + input.shape[1]).expand(input.shape))
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_layer_that_reads_only_the_shape_of_the_tokens_is_no_reader(rows, by_name):
+    class Positioned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.positions, self.table, self.head = Positions(9, 4), nn.Embedding(10, 4), nn.Linear(4, 2)
+
+        def forward(self, ids):
+            places = self.positions(input=ids) if by_name else self.positions(ids, 1)
+            # The tokens are copied for the table: a layer that gets the very tensor is not thereby the reader.
+            return self.decide(places, self.table(ids.clone()))
+
+        def decide(self, places, vectors):
+            return self.head((places + vectors).cumsum(dim=1).tanh().mean(dim=1))
+
+    model, ids = Positioned(), TEXTS[:rows]
+    game = Game(model, ids, baselines=ZeroEmbedding())
+    mask = torch.tensor([True, False] * 4)
+    places = model.positions(ids, 0 if by_name else 1)
+    expected = model.decide(places, model.table(ids) * mask[:, None]).detach()
+    torch.testing.assert_close(game.outputs(mask.expand(rows, 1, 8))[:, 0], expected)
+
+
 def test_a_bag_of_tokens_has_no_vector_for_each():
     model = nn.Sequential(nn.EmbeddingBag(10, 4), nn.Linear(4, 2))
     with pytest.raises(ValueError, match=r"`layer` must embed every token of shape \(2, 8\) by itself, got \(2, 4\)"):

@@ -8,9 +8,13 @@ systems: they are further right-hand sides. Where the process predicts pairs tha
 regression of ``kernel`` does, or where a system cannot be factorised, the ``kernel`` estimate is used, which
 ``Estimate.notes`` records.
 
+In a run of several stages the relevances of a sample are trained from where its own previous stage left them, in fewer
+steps: they depend on its own values and on its stages, never on other samples.
+
 Memory: systems of P pairs take ``6 P**2`` numbers per sample, sections for the standard errors ``4 K P`` for at most
 :data:`ERROR_PAIRS` pairs of players; as many samples are treated together as stay within
-:data:`MEMORY_ELEMENTS` numbers of 8 bytes (256 MB), and at least one: 0.5 GB at 3,200 pairs.
+:data:`MEMORY_ELEMENTS` numbers of 8 bytes (256 MB; on a CPU :data:`CACHED_ELEMENTS`, 16 MB), and at least one: 0.5 GB
+at 3,200 pairs.
 """
 
 from __future__ import annotations
@@ -38,6 +42,8 @@ from bivshap_lightning.explainers.rows import AllCoalitions, Rows
 
 # Numbers of 8 bytes that are held at once.
 MEMORY_ELEMENTS = 2**25
+# The same on processors: operations on more of them wait for memory instead of finding their operands in the cache.
+CACHED_ELEMENTS = 2**21
 # Entries of E2 whose posterior error is computed; with more, those of the others follow from the players' relevances.
 ERROR_PAIRS = 1024
 # Players whose posterior error is computed, likewise.
@@ -72,16 +78,25 @@ class GaussianProcessProxy(kernel.DesignEstimator):
 
     def from_outcomes(self, rows: Rows, outcomes: Sequence[Tensor]) -> list[Estimate]:
         """One estimate for each of several outcomes of the same rows; relevances are those of the first."""
+        return self.go_on(rows, outcomes, None)[0]
+
+    def go_on(
+        self, rows: Rows, outcomes: Sequence[Tensor], learned: Tensor | None
+    ) -> tuple[list[Estimate], Tensor | None]:
+        """The same, with training that starts from the hyperparameters of the samples' previous stage."""
         if isinstance(rows, AllCoalitions):
-            return super().from_outcomes(rows, outcomes)
+            return super().from_outcomes(rows, outcomes), None
         design = kernel.design_of(rows)
         values = [design.paired(outcome) for outcome in outcomes]
-        block = _block(len(design.masks), design.masks.shape[1])
-        parts = [
-            _estimate_block([v[start : start + block] for v in values], design)
-            for start in range(0, len(outcomes[0]), block)
-        ]
-        return [Estimate.join(same) for same in zip(*parts, strict=True)]
+        block = _block(len(design.masks), design.masks.shape[1], outcomes[0].device)
+        parts, taught = [], []
+        for first in range(0, len(outcomes[0]), block):
+            part = slice(first, first + block)
+            start = None if learned is None else Hyperparameters.unpack(learned[part])
+            estimates, parameters = _estimate_block([v[part] for v in values], design, start)
+            parts.append(estimates)
+            taught.append(parameters.pack())
+        return [Estimate.join(same) for same in zip(*parts, strict=True)], torch.cat(taught)
 
 
 def training_pairs(n_players: int) -> int:
@@ -107,11 +122,11 @@ def fit_work(n_players: int, n_coalitions: int) -> int:
     return training + 4 * n_pairs**3 + n_functionals * (4 * n_pairs**2 + 256 * n_pairs)
 
 
-def _block(n_pairs: int, n_players: int) -> int:
+def _block(n_pairs: int, n_players: int, device: torch.device) -> int:
     """Samples that are treated together."""
     n_functionals = min(n_players**2, ERROR_PAIRS + ERROR_PLAYERS)
     per_sample = 6 * n_pairs**2 + 4 * n_functionals * n_pairs + 8 * min(n_pairs, training_pairs(n_players)) ** 2
-    return max(1, MEMORY_ELEMENTS // per_sample)
+    return max(1, (CACHED_ELEMENTS if device.type == "cpu" else MEMORY_ELEMENTS) // per_sample)
 
 
 @dataclass(frozen=True)
@@ -129,14 +144,14 @@ class _Process:
     factors: Factors
 
     @classmethod
-    def train(cls, values: PairedValues, design: Design) -> _Process:
-        """Find the relevances on some of the pairs of standardised values."""
+    def train(cls, values: PairedValues, design: Design, start: Hyperparameters | None) -> _Process:
+        """Find the relevances on some of the pairs of standardised values, from where a previous stage got to."""
         signs, n = design.signs, design.masks.shape[1]
         # Evenly spaced: pairs of all sizes, by a rule that depends on nothing but the design.
         n_some = min(len(signs), training_pairs(n))
         some = torch.arange(n_some, device=signs.device) * len(signs) // n_some
         ridge = 0.2 if n < VERY_MANY_PLAYERS else 1.0
-        parameters = train(signs[some], values.odd[:, some], values.even[:, some], ridge=ridge)
+        parameters = train(signs[some], values.odd[:, some], values.even[:, some], ridge=ridge, start=start)
         signs = torch.cat([signs, torch.ones_like(signs[:1])])
         return cls(signs, parameters, Factors.of(signs, parameters))
 
@@ -228,15 +243,18 @@ class _Proxy:
         return squares.mean(dim=1, keepdim=True).clamp(min=1) * (n_pairs / (n_pairs - n))
 
 
-def _estimate_block(outcomes: Sequence[PairedValues], design: Design) -> list[Estimate]:
-    """The estimates of some samples, one for each outcome."""
+def _estimate_block(
+    outcomes: Sequence[PairedValues], design: Design, start: Hyperparameters | None
+) -> tuple[list[Estimate], Hyperparameters]:
+    """The estimates of some samples, one for each outcome, and the hyperparameters that they share."""
     scaled = [_standardise(values) for values in outcomes]
-    process = _Process.train(scaled[0][0], design)
+    process = _Process.train(scaled[0][0], design, start)
     variances = process.variances()
-    return [
+    estimates = [
         _estimate(_Proxy(process, condition(process.factors, standard)), variances, values, standard, spread, design)
         for values, (standard, spread) in zip(outcomes, scaled, strict=True)
     ]
+    return estimates, process.parameters
 
 
 def _standardise(values: PairedValues) -> tuple[PairedValues, Tensor]:

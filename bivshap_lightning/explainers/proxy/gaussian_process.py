@@ -33,6 +33,9 @@ LEAST_LOGS = (-9.2, -13.8, -9.2)
 LARGEST_LOGS = (4.6, 1.6, 4.6)
 N_STEPS = 20
 STEP = 0.35
+# The same where training goes on from what fewer pairs of the sample have taught.
+N_FURTHER_STEPS = 8
+FURTHER_STEP = 0.15
 BETAS = (0.8, 0.95)
 
 
@@ -88,8 +91,14 @@ class Hyperparameters:
         """(B, 1)."""
         return self.logs[:, 2:].exp()
 
-    def __getitem__(self, part: slice) -> Hyperparameters:
-        return Hyperparameters(self.logits[part], self.logs[part])
+    def pack(self) -> Tensor:
+        """(B, n + 3) all of them."""
+        return torch.cat([self.logits, self.logs], dim=1)
+
+    @classmethod
+    def unpack(cls, packed: Tensor) -> Hyperparameters:
+        """Hyperparameters out of what :meth:`pack` made."""
+        return cls(packed[:, :-3], packed[:, -3:])
 
 
 @dataclass(frozen=True)
@@ -172,19 +181,32 @@ class _Systems:
         return cls(odd, even, sinh, cosh)
 
 
-def train(signs: Tensor, odd: Tensor, even: Tensor, *, ridge: float, n_steps: int = N_STEPS) -> Hyperparameters:
+def train(
+    signs: Tensor,
+    odd: Tensor,
+    even: Tensor,
+    *,
+    ridge: float,
+    start: Hyperparameters | None = None,
+    n_steps: int | None = None,
+) -> Hyperparameters:
     """Hyperparameters by gradient steps on the penalised marginal likelihood, the best iterate of each sample.
+
+    Each sample's steps depend on its own values alone.
 
     Args:
         signs: (P, n) one member of each pair.
         odd: (B, P) half the differences of the pairs' standardised values.
         even: (B, P) half their sums.
         ridge: how strongly relevances are drawn towards each other.
-        n_steps: gradient steps.
+        start: what fewer pairs of the same samples have taught, from which fewer and shorter steps go on.
+        n_steps: gradient steps; None for the number that suits the start.
     """
-    parameters = Hyperparameters.start(len(odd), signs.shape[1], signs.device)
+    usual, first_rate = (N_STEPS, STEP) if start is None else (N_FURTHER_STEPS, FURTHER_STEP)
+    n_steps = usual if n_steps is None else n_steps
+    parameters = Hyperparameters.start(len(odd), signs.shape[1], signs.device) if start is None else start
     best, least = parameters, odd.new_full((len(odd), 1), torch.inf)
-    x = torch.cat([parameters.logits, parameters.logs], dim=1)
+    x = parameters.pack()
     low, high = (x.new_tensor(logs) for logs in (LEAST_LOGS, LARGEST_LOGS))
     mean, square = torch.zeros_like(x), torch.zeros_like(x)
     for step in range(n_steps + 1):
@@ -200,11 +222,11 @@ def train(signs: Tensor, odd: Tensor, even: Tensor, *, ridge: float, n_steps: in
         mean = BETAS[0] * mean + (1 - BETAS[0]) * gradient
         square = BETAS[1] * square + (1 - BETAS[1]) * gradient**2
         corrected = (square / (1 - BETAS[1] ** (step + 1))).sqrt() + 1e-12
-        rate = STEP * (1 - 0.8 * step / max(1, n_steps - 1))
+        rate = first_rate * (1 - 0.8 * step / max(1, n_steps - 1))
         x = x - rate * mean / (1 - BETAS[0] ** (step + 1)) / corrected
         logits = x[:, :-3].clamp(-12, 8)
         x = torch.cat([logits, torch.minimum(torch.maximum(x[:, -3:], low), high)], dim=1)
-        parameters = Hyperparameters(x[:, :-3], x[:, -3:])
+        parameters = Hyperparameters.unpack(x)
     return best
 
 
