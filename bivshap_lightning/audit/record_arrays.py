@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from bivshap_lightning.audit.record import AuditRecord
     from bivshap_lightning.audit.record_parts import GraphSummary
 
-PARTS = ("weights", "standard_error", "shapley", "shapley_standard_error")
-_NAME = re.compile(f"({'|'.join(PARTS)})|({'|'.join(PARTS)}|image|segments)_(\\d{{1,9}})")
+PARTS = ("weights", "standard_error", "shapley", "shapley_standard_error", "pairwise_standard_error")
+"""Arrays of a graph that a record keeps."""
+LOG_ODDS = "log_odds_"
+"""Start of the names of the same arrays of the graph of the log-odds, which rankings read."""
+_ALL_PARTS = "|".join((*PARTS, *(f"{LOG_ODDS}{name}" for name in PARTS)))
+_NAME = re.compile(f"({_ALL_PARTS})|({_ALL_PARTS}|image|segments)_(\\d{{1,9}})")
 _ROUNDING = 2.0**-22
 """Relative error of a stored number, with room for that of sums over samples."""
 _SCALES = tuple((sign * a * 2.0**-20, sign * b * 2.0**-20) for sign in (1, -1) for a, b in ((1, 0), (0, 1), (1, 1)))
@@ -53,23 +57,32 @@ def graph_of_sample(record: AuditRecord, k: int) -> ExplanationGraph:
         RecordError: the arrays are not those of the samples.
     """
     names = record.samples[k].players
-    n, n_samples = len(names), len(record.samples)
-    parts: dict[str, Any] = {}
-    for name in PARTS:
-        stack = record.arrays.get(name)
-        if stack is not None:
-            demand(len(stack.shape) > 0 and len(stack) == n_samples, record, f"arrays[{name!r}]",
-                   f"hold {n_samples} samples", stack.shape)  # fmt: skip
-        parts[name] = record.arrays.get(f"{name}_{k}") if stack is None else stack[k]
-    weights = parts.pop("weights")
-    shape = None if weights is None else weights.shape
-    demand(shape == (n, n), record, "arrays", f"hold ({n}, {n}) weights for sample {k}", shape)
     try:
-        return ExplanationGraph(weights, names=names, **parts)
+        nested = _parts_of(record, k, LOG_ODDS)
+        log_odds = ExplanationGraph(names=names, **nested) if nested else None
+        return ExplanationGraph(names=names, log_odds=log_odds, **_parts_of(record, k, ""))
     except (ValueError, TypeError) as error:
         raise RecordError(
             f"{record.source}: the arrays of sample {k} must form a graph, got others ({error})"
         ) from error
+
+
+def _parts_of(record: AuditRecord, k: int, prefix: str) -> dict[str, Any]:
+    """The arrays of a graph of one sample, from the stacks or its own; empty if the record has none of that prefix."""
+    n, n_samples = record.samples[k].n_players, len(record.samples)
+    parts: dict[str, Any] = {}
+    for name in PARTS:
+        stack = record.arrays.get(f"{prefix}{name}")
+        if stack is not None:
+            demand(len(stack.shape) > 0 and len(stack) == n_samples, record, f"arrays[{prefix + name!r}]",
+                   f"hold {n_samples} samples", stack.shape)  # fmt: skip
+        parts[name] = record.arrays.get(f"{prefix}{name}_{k}") if stack is None else stack[k]
+    if prefix and all(part is None for part in parts.values()):
+        return {}
+    shape = None if parts["weights"] is None else parts["weights"].shape
+    demand(shape == (n, n), record, "arrays", f"hold ({n}, {n}) {prefix}weights for sample {k}", shape)
+    demand(not prefix or parts["shapley"] is not None, record, "arrays", f"hold {prefix}shapley of sample {k}", None)
+    return parts
 
 
 def verify_arrays(record: AuditRecord) -> None:

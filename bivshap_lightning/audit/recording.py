@@ -31,6 +31,7 @@ from bivshap_lightning.audit.record import (
     SampleSummary,
     software_versions,
 )
+from bivshap_lightning.audit.record_arrays import LOG_ODDS, PARTS
 from bivshap_lightning.audit.record_parts import ALL_CLASSES, strongest_pairs
 from bivshap_lightning.graph import ROLES, ExplanationGraph
 from bivshap_lightning.graph.averaging import MAX_NAMES_OF_CLASS, mean_of_class
@@ -134,7 +135,7 @@ def make_record(
         class_metrics=class_metrics(samples),
         samples=samples,
         cost=Cost(**cost, evaluations_per_sample=dict(result.n_evaluations)),
-        **(_pairs_over(result.samples, gamma) if _have_common_players(result.samples) else {}),
+        **(_pairs_over(result.samples, gamma) if have_common_players(result.samples) else {}),
         sweep=_sweep_of(result.sweep),
         change=result.change,
         notes=notes_of(result, settings),
@@ -281,12 +282,16 @@ def mean_graphs(samples: Sequence[ExplainedSample], class_names: ClassNames) -> 
     return {
         class_names.of(label): mean_of_class([sample.graph for sample in group])
         for label, group in sorted(members.items())
-        if _have_common_players(group)
+        if have_common_players(group)
     }
 
 
-def _have_common_players(samples: Sequence[ExplainedSample]) -> bool:
-    """Whether players of the same name are the same thing: columns, patches and words are, superpixels are not."""
+def have_common_players(samples: Sequence[ExplainedSample]) -> bool:
+    """Whether players of the same name are the same thing: columns, patches and words are, superpixels are not.
+
+    Args:
+        samples: at least one.
+    """
     if all(sample.words is not None for sample in samples):
         return True
     first = samples[0].segments
@@ -298,18 +303,27 @@ def _have_common_players(samples: Sequence[ExplainedSample]) -> bool:
 def arrays_of(samples: Sequence[ExplainedSample]) -> dict[str, NDArray[Any]]:
     """Matrices of all samples in single precision, stacked if they have the same players and one by one if not.
 
+    Those of the log-odds are kept beside them if every sample has them: rankings are made from these.
+
     Args:
         samples: in order.
     """
-    parts = {
-        "weights": [s.graph.weights for s in samples],
-        "standard_error": [s.graph.standard_error for s in samples],
-        "shapley": [s.graph.shapley for s in samples if s.graph.shapley is not None],
-        "shapley_standard_error": [s.graph.shapley_standard_error for s in samples],
-    }
-    if len({s.graph.n_players for s in samples}) == 1:
-        return {name: np.stack(rows).astype(np.float32) for name, rows in parts.items() if rows}
-    return {f"{name}_{k}": row.astype(np.float32) for name, rows in parts.items() for k, row in enumerate(rows)}
+    graphs = {"": [s.graph for s in samples]}
+    log_odds = [s.graph.log_odds for s in samples if s.graph.log_odds is not None]
+    if len(log_odds) == len(samples):
+        graphs[LOG_ODDS] = log_odds
+    stacked = len({s.graph.n_players for s in samples}) == 1
+    found: dict[str, NDArray[Any]] = {}
+    for prefix, members in graphs.items():
+        for name in PARTS:
+            rows = [getattr(graph, name) for graph in members]
+            if any(row is None for row in rows):
+                continue
+            if stacked:
+                found[f"{prefix}{name}"] = np.stack(rows).astype(np.float32)
+            else:
+                found |= {f"{prefix}{name}_{k}": row.astype(np.float32) for k, row in enumerate(rows)}
+    return found
 
 
 def _pictured(record: AuditRecord, n_pictures: int) -> list[int]:

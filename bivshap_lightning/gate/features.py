@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
+from typing import cast
 
 import numpy as np
 
@@ -24,11 +25,14 @@ Statistic = Callable[[FloatArray], FloatArray]
 """From (N, number of features) sums of importance to (N,) values."""
 
 
-def measure_top_share(record: AuditRecord, *, class_name: str = ALL_CLASSES, confidence: float = 0.95) -> Interval:
-    """`top1_share`: the largest share of one feature in the mean absolute Shapley values.
+def measure_top(
+    record: AuditRecord, metric: str, *, class_name: str = ALL_CLASSES, confidence: float = 0.95
+) -> Interval:
+    """How much the most important feature has of all importance, or of that of the first two.
 
     Args:
         record: the record.
+        metric: tag, "top1_share" or "top1_lead".
         class_name: only samples of this class; "all" for all.
         confidence: one-sided.
 
@@ -36,7 +40,7 @@ def measure_top_share(record: AuditRecord, *, class_name: str = ALL_CLASSES, con
         GateError: the samples have no features in common, or there is no such class.
     """
     _, importance = importance_of(record, class_name)
-    return _jackknife(importance, lambda totals: _normalised(totals).max(axis=1), confidence)
+    return _jackknife(importance, {"top1_share": _top_share, "top1_lead": _top_lead}[metric], confidence)
 
 
 def measure_feature(
@@ -181,6 +185,14 @@ def _roles_of(record: AuditRecord, feature: str, class_name: str) -> list[tuple[
         if feature in names:
             found.append((roles, names.index(feature)))
     return found
+
+
+def _top_share(totals: FloatArray) -> FloatArray:
+    return cast("FloatArray", _normalised(totals).max(axis=1))
+
+
+def _top_lead(totals: FloatArray) -> FloatArray:
+    return _top_share(-np.sort(-totals, axis=1)[:, :2])
 
 
 def _normalised(totals: FloatArray) -> FloatArray:

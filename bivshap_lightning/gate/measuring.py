@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 from bivshap_lightning.audit.record import COMPARED, AuditRecord, SampleSummary
 from bivshap_lightning.audit.record_parts import ALL_CLASSES
-from bivshap_lightning.gate.features import measure_feature, measure_top_share
+from bivshap_lightning.gate.features import measure_feature, measure_top
 from bivshap_lightning.gate.reference import demand_same_settings
 from bivshap_lightning.gate.rules import GateError
 from bivshap_lightning.graph import ExplanationGraph
@@ -47,7 +47,7 @@ def measure(
     """
     number = find_number(metric)
     if number is not None and number.scope == "record":
-        return measure_top_share(record, class_name=class_name, confidence=confidence)
+        return measure_top(record, metric, class_name=class_name, confidence=confidence)
     if number is not None and number.scope == "feature":
         if feature is None:
             raise GateError(f"`feature` must be given for {metric!r}, got None.")

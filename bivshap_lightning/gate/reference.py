@@ -187,7 +187,7 @@ def _read(path: Path) -> dict[str, Any]:
     kind = content.get("kind") if isinstance(content, dict) else type(content).__name__
     if not isinstance(content, dict) or kind != KIND:
         raise GateError(f"`reference` must be of kind {KIND!r}, got {shown(kind)} in {path}. Pass another file.")
-    if content.get("version") != REFERENCE_VERSION:
+    if content.get("version") is True or content.get("version") != REFERENCE_VERSION:
         raise GateError(
             f"`reference` must have version {REFERENCE_VERSION}, got {shown(content.get('version'))} in {path}. "
             "Upgrade bivshap_lightning to read later versions, or calibrate again."

@@ -29,8 +29,9 @@ class Rule:
 
     Args:
         metric: tag of a number in :mod:`bivshap_lightning.metrics.catalogue`: one over samples ("bivshap/..."), one of
-            a class graph ("class_graph/..."), of the record ("top1_share"), a distance from the reference or the
-            previous record ("drift/..."), one of a named feature ("feature/..."); or a validation metric of the record.
+            a class graph ("class_graph/..."), of the record ("top1_share", "top1_lead"), a distance from the reference
+            or the previous record ("drift/..."), one of a named feature ("feature/..."); or a validation metric of the
+            record.
         feature: the feature that a "feature/..." rule is about.
         class_name: the class whose samples or graph are judged; "all" for all samples, or the worst class graph.
         min: the smallest value that passes.

@@ -50,6 +50,7 @@ AUDIT_NUMBERS: list[Number] = [
         formula="mean over removed fractions of |u - u(all)|, least important removed first", interval="normal",
         tasks=REGRESSION, metric="bivshap_lightning.metrics:PredictionKept", key="error",
         meaning="how far the predicted value moves as features go, least important first, in its units",
+        is_charted=False,
     ),
     Number(
         tag="bivshap/insertion_auc/{explainer}", title="insertion", direction="higher", range=REAL, interval="normal",
@@ -57,6 +58,7 @@ AUDIT_NUMBERS: list[Number] = [
         "feature in the direction of the whole input",
         metric="bivshap_lightning.metrics:InsertionAUC", key="auc",
         meaning="explained output as features come in, most important first; area under the curve",
+        is_charted=False,
     ),
     Number(
         tag="bivshap/deletion_auc/{explainer}", title="deletion", direction="lower", range=REAL, interval="normal",
@@ -64,6 +66,7 @@ AUDIT_NUMBERS: list[Number] = [
         "feature in the direction of the whole input",
         metric="bivshap_lightning.metrics:DeletionAUC", key="auc",
         meaning="explained output as features go, most important first; area under the curve",
+        is_charted=False,
     ),
     *(
         Number(
@@ -87,27 +90,32 @@ AUDIT_NUMBERS: list[Number] = [
         tag=f"{ROLES}groups_per_sample", title="interchangeable groups", direction="neutral", range=COUNT,
         formula="mean over samples of the number of groups of interchangeable players", interval="none",
         meaning="groups of interchangeable features in a sample",
+        is_charted=False,
     ),
     Number(
         tag=f"{ROLES}group_size", title="size of these groups", direction="neutral", range=COUNT, interval="none",
         formula="sum over samples of interchangeable players in groups / sum of groups; 0 without groups",
         meaning="features in a group of interchangeable ones",
+        is_charted=False,
     ),
     Number(
         tag=f"{ROLES}share_groups_stable", title="one is enough", direction="higher", range=UNIT, interval="none",
         formula="groups whose decision stays with any of 5 random members in place of all / groups; 0 without groups",
         meaning="groups of interchangeable features of which one random member is enough for the decision",
+        is_charted=False,
     ),
     Number(
         tag=f"{ROLES}share_groups_moving", title="all matter", direction="higher", range=UNIT, interval="none",
         formula="groups whose removal changes the value by more than 2 gamma / groups; 0 without groups",
         meaning="groups of interchangeable features whose removal changes the explained output",
+        is_charted=False,
     ),
     Number(
         tag=f"{ROLES}share_groups_confirmed", title="confirmed", direction="higher", range=UNIT, interval="none",
         formula="groups that are stable and moving / groups; 0 without groups",
         meaning="groups of interchangeable features that the model confirms: one is enough, and without all the output "
         "changes",
+        is_charted=False,
     ),
     Number(
         tag="bivshap/sufficient/size", title="features that suffice", direction="neutral", range=COUNT,
@@ -120,12 +128,14 @@ AUDIT_NUMBERS: list[Number] = [
         interval="normal", tasks=CLASSIFICATION,
         formula="mean over samples of the size of the set on which 8 to 32 random supersets in a row keep the decision",
         meaning="features that suffice for the decision whatever other features are added at random",
+        is_charted=False,
     ),
     Number(
         tag="bivshap/sufficient/stable_agreement", title="random additions that agree", direction="higher", range=UNIT,
         interval="normal", tasks=CLASSIFICATION,
         formula="mean over samples of the share of fresh random supersets of the stable set that keep the decision",
         meaning="random additions to the stable set that leave the decision: the certificate of its size",
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}accuracy_with_representatives", title="with representatives", direction="higher", range=UNIT,
@@ -145,6 +155,7 @@ AUDIT_NUMBERS: list[Number] = [
         range=UNIT, formula="1 - sum over samples of min(|u - u(all)|, |u(all) - u(none)|) / sum of |u(all) - u(none)|",
         interval="none", tasks=REGRESSION,
         meaning="how much of the predicted value is kept when each group of H keeps its highest-ranked member",
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}random_removal_error", title="error of random removal", direction="neutral", range=COUNT,
@@ -156,6 +167,7 @@ AUDIT_NUMBERS: list[Number] = [
         tag=f"{REDUNDANCY}empty_error", title="error of nothing left", direction="neutral", range=COUNT,
         formula="mean over samples of |u(all) - u(none)|", interval="normal", tasks=REGRESSION,
         meaning="control of all errors after removal: how far the value moves without any feature",
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}share_removable", title="removable", direction="neutral", range=UNIT, interval="normal",
@@ -168,82 +180,97 @@ AUDIT_NUMBERS: list[Number] = [
         formula="mean over samples of players - (players in groups - groups)", interval="normal",
         meaning="features left when each group of H counts once, irrelevant ones included",
         parts=lambda h: (h.n_players - h.n_removable, 1),
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}density", title="density", direction="neutral", range=UNIT, interval="normal",
         formula="mean over samples of redundant edges / ordered pairs",
         meaning="ordered pairs of features where the first makes the second redundant",
         parts=lambda h: (h.density, 1),
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}groups_per_sample", title="groups per sample", direction="neutral", range=COUNT,
         formula="mean over samples of the number of groups of H", interval="normal",
         meaning="groups of mutually redundant features in a sample, irrelevant ones included",
         parts=lambda h: (h.n_groups, 1),
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}group_size", title="group size", direction="neutral", range=COUNT, interval="normal",
         formula="sum over samples of players in groups / sum of groups", meaning="features in a group",
         parts=lambda h: (h.n_grouped, h.n_groups),
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}share_grouped", title="in groups", direction="neutral", range=UNIT, interval="normal",
         formula="sum over samples of players in groups / sum of players", meaning="features that are in a group",
         parts=lambda h: (h.n_grouped, h.n_players),
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}share_undecided", title="undecided", direction="lower", range=UNIT, interval="normal",
         formula="sum over samples of undecided edges / sum of ordered pairs",
         meaning="ordered pairs that the estimate is too noisy to decide; they count as not redundant",
         parts=lambda h: (h.n_undecided, h.n_pairs),
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}mask_sinks_accuracy", title="without sinks", direction="higher", range=UNIT,
         formula="share of samples with the same decision when the sinks of H are removed", interval="wilson",
         tasks=CLASSIFICATION, meaning="same prediction without the sinks, which others make redundant",
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}mask_sinks_share_masked", title="sinks", direction="neutral", range=UNIT, interval="normal",
         formula="sum over samples of sinks / sum of players", meaning="features removed with the sinks",
         parts=lambda h: (h.n_sinks, h.n_players),
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}keep_only_sources_accuracy", title="sources only", direction="higher", range=UNIT,
         formula="share of samples with the same decision when only the sources of H stay", interval="wilson",
         tasks=CLASSIFICATION, meaning="same prediction with the sources only, which make others redundant",
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}keep_only_sources_share_masked", title="all but sources", direction="neutral", range=UNIT,
         formula="sum over samples with sources of (players - sources) / sum of players", interval="normal",
         meaning="features removed when only the sources stay",
         parts=lambda h: ((h.n_players - h.n_sources) * bool(h.n_sources), h.n_players),
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}mask_sources_accuracy", title="without sources", direction="lower", range=UNIT,
         formula="share of samples with the same decision when the sources of H are removed", interval="wilson",
         tasks=CLASSIFICATION, meaning="same prediction without the sources: a control, it should be low",
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}mask_sources_share_masked", title="sources", direction="neutral", range=UNIT,
         formula="sum over samples of sources / sum of players", interval="normal",
         meaning="features removed with the sources", parts=lambda h: (h.n_sources, h.n_players),
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}keep_only_sinks_accuracy", title="sinks only", direction="lower", range=UNIT,
         formula="share of samples with the same decision when only the sinks of H stay", interval="wilson",
         tasks=CLASSIFICATION, meaning="same prediction with the sinks only: a control, it should be low",
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}keep_only_sinks_share_masked", title="all but sinks", direction="neutral", range=UNIT,
         formula="sum over samples with sinks of (players - sinks) / sum of players", interval="normal",
         meaning="features removed when only the sinks stay",
         parts=lambda h: ((h.n_players - h.n_sinks) * bool(h.n_sinks), h.n_players),
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}share_without_direction", title="without direction", direction="neutral", range=UNIT,
         formula="share of samples whose H has neither sources nor sinks", interval="wilson",
         meaning="samples with neither sources nor sinks, which count as right in the four accuracies of sources and "
         "sinks", parts=lambda h: (not h.n_sources + h.n_sinks, 1),
+        is_charted=False,
     ),
     Number(
         tag=f"{REDUNDANCY}random_removal_accuracy", title="random removal", direction="neutral", range=UNIT,
@@ -256,6 +283,7 @@ AUDIT_NUMBERS: list[Number] = [
         formula="share of samples with the same decision when all players are removed", interval="wilson",
         tasks=CLASSIFICATION,
         meaning="control of all accuracies after removal: same prediction without any feature",
+        is_charted=False,
     ),
     *(
         Number(
@@ -263,6 +291,7 @@ AUDIT_NUMBERS: list[Number] = [
             formula="share of samples and draws with the same decision when as many players are removed at random as "
             f"for {masking}_accuracy", interval="normal", tasks=CLASSIFICATION,
             meaning=f"control of {masking}_accuracy: same prediction when as many features go at random",
+            is_charted=False,
         )
         for masking, title in (
             ("mask_sinks", "without sinks"), ("keep_only_sources", "sources only"),
@@ -330,6 +359,7 @@ AUDIT_NUMBERS: list[Number] = [
     Number(
         tag="bivshap/cost/forwards", title="model rows", direction="lower", range=COUNT, interval="none", scope="run",
         formula="rows passed through the model, over all processes", meaning="how many rows the model evaluated",
+        is_charted=False,
     ),
     Number(
         tag="bivshap/cost/epochs", title="cost in epochs", direction="lower", range=COUNT, interval="none",

@@ -141,13 +141,15 @@ def catalogue_table() -> str:
         >>> catalogue_table().splitlines()[0]
         '# All numbers'
     """
-    head = ("number", "what it says", "formula", "better", "range", "interval", "tasks")
+    head = ("number", "what it says", "formula", "better", "range", "interval", "tasks", "charted")
     lines = [
         "# All numbers",
         "",
-        "Generated from `bivshap_lightning/metrics/catalogue.py`. Tags with `bivshap/` are logged. Gate rules can also",
-        "name the others: `class_graph/` of the mean graph of a class, `top1_share` of a record, `drift/` between two",
-        "records, `feature/` of the feature that the rule names.",
+        "Generated from `bivshap_lightning/metrics/catalogue.py`. Tags with `bivshap/` are computed by every audit.",
+        "Loggers get those with *yes* under *charted*, or all with `PanelOptions(all_scalars=True)`; the record, the",
+        "tab and `callback_metrics`, where `EarlyStopping` and `ModelCheckpoint` look, have them all. Gate rules can",
+        "also name the others: `class_graph/` of the mean graph of a class, `top1_` of a record, `drift/` between",
+        "two records, `feature/` of the feature that the rule names.",
         "",
         f"| {' | '.join(head)} |",
         f"|{' --- |' * len(head)}",
@@ -155,7 +157,9 @@ def catalogue_table() -> str:
     for n in CATALOGUE:
         tag = n.tag.replace(EXPLAINER, "<explainer>")
         tasks = "all" if n.tasks == ALL_TASKS else ", ".join(n.tasks)
-        cells = (f"`{tag}`", n.meaning, n.formula, n.direction, _range_text(n.range), INTERVALS[n.interval], tasks)
+        charted = "yes" if n.tag.startswith("bivshap/") and n.is_charted else ""
+        about = (f"`{tag}`", n.meaning, n.formula, n.direction, _range_text(n.range), INTERVALS[n.interval])
+        cells = (*about, tasks, charted)
         lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
     return "\n".join(lines) + "\n"
 

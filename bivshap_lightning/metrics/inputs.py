@@ -193,7 +193,8 @@ def _as_floats(value: Any) -> Tensor:
     if isinstance(value, Tensor) and not value.is_complex():
         return value.detach().cpu().double()
     try:
-        array = np.asarray(value)
+        # Row by row: NumPy 1.24 makes no array of a list of tensors.
+        array = np.asarray([np.asarray(row) for row in value] if isinstance(value, (list, tuple)) else value)
     except (TypeError, ValueError, RuntimeError):  # not rectangular, or tensors that are not on the CPU
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "fiub":

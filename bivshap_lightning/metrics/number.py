@@ -101,6 +101,8 @@ class Number:
         is_mean: whether it is the mean over samples of the metric's score; False for ratios of sums.
         parts: numerator and denominator that a sample's H contributes, for ratios of sums over samples.
         of_graph: the number of a class graph with its interval.
+        is_charted: whether loggers get it unless all are asked for. Each one is in the record, in the tab, and in
+            Lightning's `callback_metrics`, whatever this says.
     """
 
     tag: str
@@ -117,6 +119,7 @@ class Number:
     is_mean: bool = True
     parts: Callable[[RedundancyCounts], tuple[float, float]] | None = None
     of_graph: Callable[[RedundancyCounts], Interval] | None = None
+    is_charted: bool = True
 
     def __post_init__(self) -> None:
         if self.interval not in INTERVALS:

@@ -12,6 +12,11 @@ RECORD_NUMBERS: list[Number] = [
         meaning="share of the most important feature in the mean absolute Shapley values",
     ),
     Number(
+        tag="top1_lead", title="lead of the top", direction="lower", range=UNIT, interval="jackknife", scope="record",
+        formula="s[1] / (s[1] + s[2]) of the two largest shares s of mean |phi|; 0.75 is three times the second",
+        meaning="share of the most important feature in the importance of the first two, whatever the number of others",
+    ),
+    Number(
         tag="drift/shares", title="shares", direction="lower", range=UNIT, interval="none", scope="record drift",
         formula="sqrt(sum_i (sqrt(s[i]) - sqrt(s'[i]))^2 / 2), Hellinger distance of the shares s of mean |phi|",
         meaning="how far importance moved between features since the reference or previous record",

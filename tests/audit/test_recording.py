@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from bivshap_lightning.audit.errors import RecordError
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.record_arrays import verify_arrays
 from bivshap_lightning.audit.recording import ClassNames, arrays_of, class_metrics, make_record, setting_text
@@ -86,3 +87,28 @@ def test_arrays_are_stacked_if_all_samples_have_as_many_players(callback):
     assert arrays_of(samples)["weights"].shape == (6, 6, 6)
     small = replace(samples[0], graph=type(samples[0].graph)([[0, 1], [1, 0]]))
     assert set(arrays_of([samples[0], small])) >= {"weights_0", "weights_1"}
+
+
+def test_a_record_ranks_as_the_explanation_did(callback, tmp_path):
+    path = made(callback).save(tmp_path / "audit.json")
+    for sample, graph in zip(callback.result.samples, AuditRecord.load(path).sample_graphs, strict=True):
+        assert (sample.graph.ranked_on, graph.ranked_on) == ("log_odds", "log_odds")
+        np.testing.assert_allclose(graph.log_odds.weights, sample.graph.log_odds.weights, rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(graph.log_odds.shapley, sample.graph.log_odds.shapley, rtol=1e-6, atol=1e-12)
+        for method in ("keep", "remove"):
+            assert graph.order(method).tolist() == sample.graph.order(method).tolist()
+
+
+def test_arrays_of_log_odds_are_kept_for_all_samples_or_none_and_verified(callback):
+    samples = callback.result.samples
+    without = replace(samples[0], graph=type(samples[0].graph)(samples[0].graph.weights))
+    assert not any(name.startswith("log_odds") for name in arrays_of([without, *samples[1:]]))
+    found = made(callback)
+    assert verify_arrays(found) is None
+    for name, wrong in (("weights", np.zeros((6, 2, 2))), ("shapley", np.full((6, 6), np.nan)), ("weights", None)):
+        arrays = {**found.arrays, f"log_odds_{name}": wrong}
+        with pytest.raises(RecordError, match="arrays"):
+            verify_arrays(replace(found, arrays={k: v for k, v in arrays.items() if v is not None}))
+    only_weights = {k: v for k, v in found.arrays.items() if k != "log_odds_shapley"}
+    with pytest.raises(RecordError, match="hold log_odds_shapley of sample 0"):
+        verify_arrays(replace(found, arrays=only_weights))

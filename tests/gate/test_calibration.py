@@ -243,6 +243,12 @@ def test_starter_rules(tmp_path):
     assert top == Rule(metric="top1_share", max=0.5, compare="point")
     assert judge(importance_record([[0.4, 0.3, 0.3]] * 3), [top]).passed
     assert not judge(importance_record([[0.8, 0.1, 0.1]] * 3), [top]).passed
+    (lead,) = (rule for rule in load_rules(tmp_path / "gate.toml") if rule.metric == "top1_lead")
+    assert lead.severity == "warn"
+    assert [judge(importance_record([[first, 0.1, 0.1]] * 3), [lead]).results[0].status for first in (0.29, 0.31)] == [
+        "pass",
+        "warn",
+    ]
     assert tomllib.loads(STARTER)
     assert refused(*call("calibrate", "record.json", "--starter", "-o", tmp_path / "gate.toml"))
     assert refused(*call("calibrate", "--starter", "-o", tmp_path))

@@ -177,6 +177,19 @@ def test_top_share_and_its_jackknife():
     assert result.evidence[0] == "age: place 1, share .64"
 
 
+def test_lead_of_the_top_feature_does_not_depend_on_the_number_of_others():
+    phi = np.array([[-3, 1, 1], [3, 1, 0], [1, -2, 1], [4, 0, 0.5]])
+    found = measure(importance_record(phi), "top1_lead")
+    assert found.value == pytest.approx(11 / 15)
+    left = [(11 - a) / (15 - a - b) for a, b, _ in np.abs(phi)]
+    error = math.sqrt(3 / 4 * ((left - np.mean(left)) ** 2).sum())
+    assert (found.upper - found.value) / 1.6448536 == pytest.approx(error, rel=1e-5)
+    wide = np.hstack([phi, np.full((4, 20), 0.5)])
+    names = tuple(f"c{k}" for k in range(23))
+    assert measure(importance_record(wide, names=names), "top1_lead").value == pytest.approx(11 / 15)
+    assert measure(importance_record([[0.0, 0, 0]] * 2), "top1_lead").value == 0
+
+
 def test_records_without_common_features_or_shapley_values_are_refused():
     from dataclasses import replace
 
