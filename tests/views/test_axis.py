@@ -121,7 +121,7 @@ def test_noise_draws_no_arcs_but_whiskers():
     graph = ExplanationGraph(weights, shapley=np.full(9, 0.2), standard_error=errors)
     figure = draw_axis(graph, title="t")
     assert not arcs(figure)
-    assert "No two features replace each other or need each other noticeably" in lines_of(figure, "notes")
+    assert "no pair term C is above 2% of the largest importance and above its noise" in lines_of(figure, "notes")
     assert "95 % intervals" in lines_of(figure, "notes")
     assert any(artist.get_gid() == "whiskers" for artist in figure.artists)
     exact = ExplanationGraph(weights, shapley=np.full(9, 0.2))

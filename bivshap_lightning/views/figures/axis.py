@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.views.figures.axis_arcs import Pair, draw_arcs, write_arc_legend
 from bivshap_lightning.views.figures.axis_values import (
+    NOTICEABLE,
     AxisValues,
     Values,
     values_of_change,
@@ -219,9 +220,11 @@ def _notes(values: AxisValues, pairs: Sequence[Pair]) -> str:
     if any(term < 0 for _, _, term in pairs) and not values.is_change:
         notes.append(DIRECTION)
     if not pairs:
-        notes.append("No two features replace each other or need each other noticeably.")
+        notes.append(
+            f"No arcs: no pair term C is above {NOTICEABLE:.0%} of the largest importance and above its noise."
+        )
     if values.n_samples is not None:
-        notes.append(f"Means of absolute values over {values.n_samples:,} samples.")
+        notes.append(f"Means of absolute values over {values.n_samples:,} sample{'s'[: values.n_samples != 1]}.")
     if values.n_samples is not None and values.shapley_whiskers is not None:
         notes.append("Whiskers: 8 of 10 samples.")
     elif values.late_whiskers is not None:

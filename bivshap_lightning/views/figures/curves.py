@@ -146,10 +146,14 @@ def _write_names(canvas: Canvas, arrays: Mapping[str, Arrays], looks: Mapping[st
     for method in sorted(arrays, key=lambda method: -float(arrays[method][1].mean())):
         colour, dash, width = looks[method]
         is_ours = width > 2
-        canvas.lines([[(left, y), (left + 34, y)]], colour=colour, width=width, dash=dash)
-        name = canvas.fit(method, _RIGHT - 50 - MARGIN / 2, size=12, bold=is_ours)
-        canvas.write(left + 42, y, name, size=12, bold=is_ours, gid=f"name:{method}")
+        canvas.lines([[(left, y), (left + 26, y)]], colour=colour, width=width, dash=dash)
+        name, _, about = method.partition(", ")  # what it spent stands below the name, so that the name fits
+        name = canvas.fit(name.replace("_", " "), _RIGHT - 46 - MARGIN / 4, size=12, bold=is_ours)
+        canvas.write(left + 34, y, name, size=12, bold=is_ours, gid=f"name:{method}")
         y += 1.25 * line_height(12)
+        if about:
+            canvas.write(left + 34, y - 3, about, size=11, colour=SOFT_INK)
+            y += 1.1 * line_height(11)
 
 
 def _checked(method: str, curve: Curve) -> Arrays:

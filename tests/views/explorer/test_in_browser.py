@@ -52,17 +52,27 @@ READY = """() => document.querySelector("[data-count]")
   || (document.querySelector(".message h2")?.textContent ?? "Reading").startsWith("Reading") === false"""
 MEASURE = """async (n) => {
   const slider = document.querySelector("input[aria-label='Gamma, logarithmic']");
-  const tasks = [];
+  const long = [];
+  const keep = (entries) => entries.forEach((entry) => long.push(entry.duration));
+  const observer = new PerformanceObserver((list) => keep(list.getEntries()));
+  observer.observe({ type: "longtask" });
   const frame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+  const steps = [];
   for (let k = 0; k < n; k += 1) {
     slider.value = Math.round((400 * (k + 1)) / n);
     const start = performance.now();
     slider.dispatchEvent(new Event("input"));
     await frame();
-    tasks.push(performance.now() - start);
+    await frame();
+    steps.push(performance.now() - start);
   }
-  return tasks;
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  keep(observer.takeRecords());
+  observer.disconnect();
+  return { longest: Math.max(0, ...long), steps };
 }"""
+"""Moves gamma over its whole range: the browser's own account of long tasks (those of 50 ms and more), and the
+milliseconds from each move to the end of the second frame after it."""
 
 
 @contextlib.contextmanager
@@ -180,12 +190,14 @@ def compare(page: Page, run: str, subject: str, graph) -> None:
 def test_moving_gamma_shows_what_python_counts_and_does_not_freeze(sizes, browser):
     with tensorboard("--logdir", str(sizes)) as address:
         page = Page(browser, address)
-        for run, view in itertools.product(("sixty-four", "medium", "large"), ("axis", "graph")):
+        for run, view in itertools.product(("sixty-four", "medium", "large"), ("axis", "graph", "matrix", "input")):
             page.open(run=run, subject="sample:1", view=view, beside="")
-            tasks = page.tab.evaluate(MEASURE, 25)
-            print(f"{run} {view}: longest {max(tasks):.0f} ms, median {np.median(tasks):.0f} ms")
+            found = page.tab.evaluate(MEASURE, 25)
+            longest = f"{found['longest']:.0f} ms" if found["longest"] else "below 50 ms"
+            steps = f"{np.median(found['steps']):.0f} ms, at most {max(found['steps']):.0f} ms"
+            print(f"{run} {view}: longest task {longest}; from a move to the second frame {steps}")
             if run == "medium":
-                assert max(tasks) < 1000 * LONGEST_TASK
+                assert max(found["steps"]) < 1000 * LONGEST_TASK
             graph = AuditRecord.load(next((sizes / run / "bivshap").glob("*.json"))).sample_graphs[1]
             gamma = 2.5 * graph.relative_gamma
             page.tab.get_by_label("Gamma as a number").fill(repr(gamma))

@@ -15,6 +15,7 @@
  * @property {Int32Array} component the smallest member of each player's strongly connected component
  * @property {number[][]} components the largest first, then by smallest member
  * @property {number[][]} groups components of two or more
+ * @property {Int32Array} links by the smallest member of a component: edges between it and other components
  * @property {number[]} sources players of components that make others redundant and are not made so
  * @property {number[]} sinks players of components that are made redundant and make none so
  * @property {string[]|null} roles one per player; null without Shapley values
@@ -52,7 +53,7 @@ export function decide(graph, gamma, ignoreErrors = false) {
     component,
     components,
     groups: components.filter((members) => members.length > 1),
-    ...sourcesAndSinks(redundant, component, n),
+    ...linksBetween(redundant, component, n),
     roles: roles.roles,
     roleGroups: roles.groups,
   };
@@ -148,14 +149,18 @@ export function membersOf(component) {
   return [...members.values()].sort((a, b) => b.length - a.length || a[0] - b[0]);
 }
 
-function sourcesAndSinks(edges, component, n) {
+/** How many edges join each component with others, and which players have them in one direction only. */
+function linksBetween(edges, component, n) {
   const isLeft = new Uint8Array(n);
   const isEntered = new Uint8Array(n);
+  const links = new Int32Array(n);
   for (let i = 0; i < n; i += 1) {
     for (let j = 0; j < n; j += 1) {
       if (edges[i * n + j] === 1 && component[i] !== component[j]) {
         isLeft[component[i]] = 1;
         isEntered[component[j]] = 1;
+        links[component[i]] += 1;
+        links[component[j]] += 1;
       }
     }
   }
@@ -167,7 +172,7 @@ function sourcesAndSinks(edges, component, n) {
     if (left && !entered) sources.push(i);
     if (entered && !left) sinks.push(i);
   }
-  return { sources, sinks };
+  return { links, sources, sinks };
 }
 
 /** Roles at gamma: decided with as few and with as many edges as the noise allows; undecided where the two differ. */

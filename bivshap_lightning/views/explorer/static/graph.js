@@ -29,9 +29,8 @@ export function drawGraph(context) {
 }
 
 function drawQuotient(context, width) {
-  const { graph, decision } = context;
-  const n = graph.n;
-  const degree = new Map(decision.components.map((members) => [members, edgesOf(decision, members, n)]));
+  const { decision } = context;
+  const degree = new Map(decision.components.map((members) => [members, decision.links[members[0]]]));
   const alike = new Set(alikePlayers(decision, MIN_ALIKE));
   const merged = new Set([...alike].flat());
   const linked = [...alike, ...decision.components.filter((members) => members.length > 1 || (degree.get(members) > 0 && !merged.has(members[0])))];
@@ -65,17 +64,6 @@ function drawQuotient(context, width) {
 function isWeak({ decision }, members) {
   const weak = members.length > 1 ? ["irrelevant", "undecided"] : ["irrelevant"];
   return decision.roles !== null && members.every((player) => weak.includes(decision.roles[player])) && decision.component[members[0]] === decision.component[members[members.length - 1]];
-}
-
-function edgesOf(decision, members, n) {
-  let found = 0;
-  for (const i of members) {
-    for (let j = 0; j < n; j += 1) {
-      if (decision.component[j] === decision.component[i]) continue;
-      found += Number(decision.redundant[i * n + j] === 1) + Number(decision.redundant[j * n + i] === 1);
-    }
-  }
-  return found;
 }
 
 /** Boxes in columns by layer, sources at the left; within a column in the order of the features, whatever the epoch. */

@@ -261,7 +261,9 @@ export class Explorer {
   }
 
   get subjectName() {
-    if (this.subject.kind === "class") return `class “${this.subject.name}”`;
+    const isValue = this.record.configuration.task === "regression";
+    if (this.subject.kind === "class") return `${isValue ? "the output" : "class"} “${this.subject.name}”`;
+    if (isValue) return `the output “${this.subject.target}” for sample ${this.subject.name}`;
     return `the decision “${this.subject.target}” for sample ${this.subject.name}`;
   }
 

@@ -10,23 +10,28 @@ export const MATRICES = {
 
 const BLUE = [0, 114, 178];
 const ORANGE = [230, 159, 0];
+const INK = [38, 50, 56];
 const LABELLED = 40;
+
+/** E2 of each graph: its weights transposed. They do not change with gamma. */
+const transposed = new WeakMap();
 
 /** @param {import("./index.js").Context} context */
 export function drawMatrix(context) {
   const { graph, store } = context;
   const kind = MATRICES[store.state.matrix] && (store.state.matrix !== "C" || graph.axis) ? store.state.matrix : "E2";
   const players = [...new Set([...context.decision.groups.flat(), ...context.order])];
-  const value = valuesOf(context, kind);
+  const values = valuesOf(context, kind);
+  const value = (i, j) => values[i * graph.n + j];
   const labelled = graph.n <= LABELLED;
   const size = Math.max(300, Math.min(context.width, 760));
   const left = labelled ? 130 : 16;
   const top = labelled ? 100 : 16;
   const side = size - left - (labelled ? 56 : 8);
   const cell = side / graph.n;
-  const largest = kind === "H" ? 1 : largestOf(value, graph.n);
+  const largest = kind === "H" ? 1 : largestOf(values, graph.n);
   const picture = svg("svg", { viewBox: `0 0 ${size} ${top + side + 8}`, width: size, height: top + side + 8, role: "group", "aria-label": `Matrix ${kind}: ${MATRICES[kind].words}` });
-  picture.append(svg("image", { href: heatMap(players, value, largest, kind), x: left, y: top, width: side, height: side, preserveAspectRatio: "none", style: { imageRendering: "pixelated" } }));
+  picture.append(svg("image", { href: heatMap(players, values, largest, kind), x: left, y: top, width: side, height: side, preserveAspectRatio: "none", style: { imageRendering: "pixelated" } }));
   picture.append(svg("rect", { x: left, y: top, width: side, height: side, class: "frame" }));
   if (labelled) {
     players.forEach((player, k) => {
@@ -53,37 +58,48 @@ export function drawMatrix(context) {
   const scale = kind === "H" ? "Dark: redundant. Grey: undecided. White: not redundant." : `Blue is negative, orange positive; full colour is ${format(largest)}.`;
   return {
     node: el("div", {}, choice(store, kind, Boolean(graph.axis)), picture, said, el("p", { class: "note" }, `${scale} ${count(graph.n, "feature")}, those of a group side by side${context.decision.groups.length ? " and framed" : ""}.`)),
-    rows: [[kind, ...players.map(context.label)], ...players.map((i) => [context.label(i), ...players.map((j) => (i === j ? "" : value(i, j)))])],
+    get rows() { // a million numbers at 1,024 players: made when they are asked for
+      return [[kind, ...players.map(context.label)], ...players.map((i) => [context.label(i), ...players.map((j) => (i === j ? "" : value(i, j)))])];
+    },
   };
 }
 
-/** The number in row i and column j. */
-function valuesOf(context, kind) {
-  const { graph, decision } = context;
-  if (kind === "H") return (i, j) => [0, 1, 0.4][decision.redundant[i * graph.n + j]];
-  if (kind === "C") return (i, j) => graph.axis.pairs[i * graph.n + j];
-  return (i, j) => graph.weights[j * graph.n + i];
+/** The numbers of a matrix, n * n by rows. */
+function valuesOf({ graph, decision }, kind) {
+  if (kind === "H") return Float32Array.from(decision.redundant, (answer) => [0, 1, 0.4][answer]);
+  if (kind === "C") return graph.axis.pairs;
+  if (!transposed.has(graph)) {
+    const { n, weights } = graph;
+    const turned = new Float64Array(n * n);
+    for (let i = 0; i < n; i += 1) for (let j = 0; j < n; j += 1) turned[i * n + j] = weights[j * n + i];
+    transposed.set(graph, turned);
+  }
+  return transposed.get(graph);
 }
 
-function largestOf(value, n) {
+function largestOf(values, n) {
   let largest = 0;
-  for (let i = 0; i < n; i += 1) for (let j = 0; j < n; j += 1) if (i !== j) largest = Math.max(largest, Math.abs(value(i, j)));
+  for (let k = 0; k < values.length; k += 1) if (k % (n + 1)) largest = Math.max(largest, Math.abs(values[k]));
   return largest || 1;
 }
 
-function heatMap(players, value, largest, kind) {
+function heatMap(players, values, largest, kind) {
   const n = players.length;
   const canvas = el("canvas", { width: n, height: n });
   const context = canvas.getContext("2d");
   const image = context.createImageData(n, n);
-  for (let row = 0; row < n; row += 1) {
-    for (let column = 0; column < n; column += 1) {
-      const at = 4 * (row * n + column);
-      const share = row === column ? 0 : value(players[row], players[column]) / largest;
-      const colour = kind === "H" ? [38, 50, 56] : share < 0 ? BLUE : ORANGE;
+  const { data } = image;
+  const [negative, positive] = kind === "H" ? [INK, INK] : [BLUE, ORANGE];
+  for (let row = 0, at = 0; row < n; row += 1) {
+    const start = players[row] * n;
+    for (let column = 0; column < n; column += 1, at += 4) {
+      const share = row === column ? 0 : values[start + players[column]] / largest;
+      const colour = share < 0 ? negative : positive;
       const strength = Math.min(1, Math.abs(share));
-      for (let channel = 0; channel < 3; channel += 1) image.data[at + channel] = 255 + (colour[channel] - 255) * strength;
-      image.data[at + 3] = row === column ? 60 : 255;
+      data[at] = 255 + (colour[0] - 255) * strength;
+      data[at + 1] = 255 + (colour[1] - 255) * strength;
+      data[at + 2] = 255 + (colour[2] - 255) * strength;
+      data[at + 3] = row === column ? 60 : 255;
     }
   }
   context.putImageData(image, 0, 0);

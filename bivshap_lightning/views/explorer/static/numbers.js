@@ -1,6 +1,6 @@
 // Every number of the record with its sentence, interval and control; ours beside the other explainers; the verdict.
 
-import { el, format, svg } from "./dom.js";
+import { count, el, format, svg } from "./dom.js";
 
 const OURS = "ours";
 
@@ -23,7 +23,7 @@ export function drawNumbers(context) {
       compared.size ? el("p", { class: "note" }, evaluationsOf(record)) : null,
       el("div", { class: "families" }, [...compared.values()].map((entries) => familyOf(entries, record.evaluations))),
       skipped.length ? el("p", { class: "note" }, `Left out: ${skipped.map(([name, reason]) => `${name} (${reason})`).join("; ")}.`) : null,
-      el("h3", {}, `All other numbers, over ${record.n_samples} samples`),
+      el("h3", {}, `All other numbers, over ${count(record.n_samples, "sample")}`),
       tableOf(others)),
     rows,
   };
