@@ -2,9 +2,7 @@
 
 Four models are trained for `--minutes` each with ``BivShapCallback()`` as it is: a small table MLP, an MNIST CNN (from
 `--mnist`, a folder with the IDX files, or pictures made up without it), a small text model and a residual network on
-32 x 32 pictures. Printed: epochs, audits, the cost of the first and the last audit as a multiple of the bare epoch and
-in model rows, seconds of a bare epoch, and the time of audits over that of the bare epochs: of all, and of those
-between the first and the last, which always run. The aim is for those between.
+32 x 32 pictures. ``python -m benchmarks`` prints the same table.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import platform
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +86,7 @@ def table() -> tuple[nn.Module, TensorDataset]:
     )
 
 
-def mnist(folder: Path | None) -> tuple[nn.Module, TensorDataset]:
+def mnist(folder: Path | None = None) -> tuple[nn.Module, TensorDataset]:
     network = nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * 49, 64), nn.ReLU(), nn.Linear(64, 10),
@@ -127,15 +126,23 @@ def resnet() -> tuple[nn.Module, TensorDataset]:
     return network, TensorDataset(x, y)
 
 
-def run(name: str, network: nn.Module, data: TensorDataset, minutes: float) -> None:
-    """Train with the callback and print one line."""
+MODELS: dict[str, Callable[[], tuple[nn.Module, TensorDataset]]] = {
+    "table MLP": table, "MNIST CNN": mnist, "text GRU": text, "ResNet 32 x 32": resnet,
+}  # fmt: skip
+
+
+def measure(name: str, minutes: float, folder: Path | None = None) -> dict[str, float | str]:
+    """Train a model with the callback; what its audits cost."""
+    torch.manual_seed(0)
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    network, data = mnist(folder) if name == "MNIST CNN" else MODELS[name]()
     n_valid = len(data) // 10
     parts = TensorDataset(*(t[n_valid:] for t in data.tensors)), TensorDataset(*(t[:n_valid] for t in data.tensors))
     train, valid = (DataLoader(part, batch_size=128, shuffle=k == 0) for k, part in enumerate(parts))
     callback = BivShapCallback(on_error="raise")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as root:
         trainer = pl.Trainer(
-            max_epochs=-1, max_time={"seconds": round(60 * minutes)}, callbacks=[callback], default_root_dir=folder,
+            max_epochs=-1, max_time={"seconds": round(60 * minutes)}, callbacks=[callback], default_root_dir=root,
             accelerator="cpu", enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
             num_sanity_val_steps=0,
         )  # fmt: skip
@@ -144,34 +151,52 @@ def run(name: str, network: nn.Module, data: TensorDataset, minutes: float) -> N
     total, schedule = time.perf_counter() - start, callback.schedule
     bare = total - schedule.audit_seconds
     costs = [past["numbers"] for past in callback.history]
-    ends = costs[0]["bivshap/cost/seconds"] + (costs[-1]["bivshap/cost/seconds"] if len(costs) > 1 else 0)
-    between = max(0.0, schedule.audit_seconds - ends)
-    print(
-        f"{name:<20}{trainer.current_epoch:>7}{len(costs):>8}{costs[0]['bivshap/cost/epochs']:>9.2f}"
-        f"{costs[-1]['bivshap/cost/epochs']:>9.2f}{costs[0]['bivshap/cost/forwards']:>10,.0f}"
-        f"{costs[-1]['bivshap/cost/forwards']:>10,.0f}{bare / max(1, trainer.current_epoch):>10.2f}"
-        f"{schedule.audit_seconds / bare:>9.3f}{between / bare:>9.3f}{' ' if between / bare <= AIM else '*'}",
-        flush=True,
-    )
+    last = costs[-1]["bivshap/cost/seconds"] if len(costs) > 1 else 0.0
+    return {
+        "model": name,
+        "minutes": total / 60,
+        "epochs": trainer.current_epoch,
+        "audits": len(costs),
+        "epoch_seconds": bare / max(1, trainer.current_epoch),
+        "first": costs[0]["bivshap/cost/seconds"],
+        "last": last,
+        "rows": costs[-1]["bivshap/cost/forwards"],
+        "all": schedule.audit_seconds / bare,
+        "account": (schedule.audit_seconds - last) / total,
+    }
+
+
+def table_of(found: list[dict[str, Any]]) -> list[str]:
+    """A Markdown table; the aim is for the column "account"."""
+    lines = [
+        "Real Trainers with `BivShapCallback()`, on one machine with other work. \"account\": time of audits up to the "
+        f"last one over that of the run, at most {AIM} by `max_share`; the first audit is in it. \"all\": time of all "
+        "audits, that at the end of fitting included, over that of the bare epochs; it comes down to the account as "
+        "the run gets longer.", "",
+        "| model | minutes | epochs | audits | bare epoch, s | first audit, s | last audit, s | rows of the last | "
+        "account | all |",
+        "| --- |" + " ---: |" * 9,
+    ]  # fmt: skip
+    for row in found:
+        star = "" if row["account"] <= AIM else "*"
+        lines.append(
+            f"| {row['model']} | {row['minutes']:.1f} | {row['epochs']} | {row['audits']} | {row['epoch_seconds']:.2f} "
+            f"| {row['first']:.1f} | {row['last']:.1f} | {row['rows']:,.0f} | {row['account']:.3f}{star} | "
+            f"{row['all']:.3f} |"
+        )
+    return lines
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--mnist", type=Path, default=None)
-    parser.add_argument("--only", nargs="*", default=None)
+    parser.add_argument("--only", nargs="*", default=None, help="first words of models, such as: table text")
     options = parser.parse_args()
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
-    torch.manual_seed(0)
-    print(f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}; "
-          f"{options.minutes:g} minutes each; x: as a multiple of the bare epoch; * is above {AIM}\n")  # fmt: skip
-    print(f"{'model':<20}{'epochs':>7}{'audits':>8}{'first x':>9}{'last x':>9}{'rows':>10}{'last':>10}{'epoch s':>10}"
-          f"{'all':>9}{'between':>9}")  # fmt: skip
-    models = {"table MLP": table, "MNIST CNN": lambda: mnist(options.mnist), "text GRU": text, "ResNet 32 x 32": resnet}
-    for name, make in models.items():
-        if options.only is None or name.split()[0].lower() in options.only:
-            run(name, *make(), options.minutes)
+    print(f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}\n")
+    names = [n for n in MODELS if options.only is None or n.split()[0].lower() in options.only]
+    print("\n".join(table_of([measure(name, options.minutes, options.mnist) for name in names])))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ compared as they are.
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,89 +16,111 @@ import torch
 from bivshap_lightning import Game
 from bivshap_lightning.explainers import default_coalitions, find_explainer
 from bivshap_lightning.explainers.null_players import ReducedGame
+from bivshap_lightning.explainers.rivals.captum import captum_explainer
 from tests.oracles import Unanimity, relative_error, table_model
 from tests.trained_games import TRAINED, coalitions, table_e2
 
 OURS = ("proxy", "kernel", "sampling")
 PAPER = ("paper_kernel", "paper_sampling")
 SHAPIQ = {"shapiq KernelSHAPIQ": "KernelSHAPIQ", "shapiq SVARM-IQ": "SVARMIQ", "shapiq ProxySPEX": "ProxySPEX"}
-OF_PHI = ("kernel_shap", "shapley_sampling")
+CAPTUM = {"kernel_shap": "KernelShap", "shapley_sampling": "ShapleyValueSampling"}
+"""Of Shapley values; explainers of these names are implemented here and made the same way, without Python loops."""
 
-Curve = dict[int, list[float]]
-"""Relative errors, one per game and seed, by the number of evaluations."""
+Row = dict[str, Any]
+"""One error, see :mod:`benchmarks.report`."""
+
+BUDGETS = (256, 512, 1024, 2048, 4096)
+SEEDS = (2, 3, 4)
+"""Nothing in the package was chosen on games of these seeds."""
 
 
-def add(curves: dict[str, Curve], name: str, budget: int, error: float) -> None:
-    curves.setdefault(name, {}).setdefault(budget, []).append(error)
-
-
-def games(quick: bool) -> list[tuple[str, np.ndarray]]:
-    """Kinds of trained models; nothing in the package was chosen on these seeds."""
+def trained(quick: bool) -> list[tuple[str, int]]:
+    """Kinds of trained models, and seeds."""
     kinds = ("mlp", "attention", "forest") if quick else tuple(TRAINED)
-    return [(f"{kind} {seed}", TRAINED[kind](seed)) for kind in kinds for seed in ((2,) if quick else (2, 3, 4))]
+    return [(kind, seed) for kind in kinds for seed in (SEEDS[:1] if quick else SEEDS)]
 
 
-def budgets_of(n: int, quick: bool) -> tuple[int, ...]:
-    return (256, 1024, default_coalitions(n)) if quick else (256, 512, 1024, 2048, 4096, default_coalitions(n))
+def unanimity(quick: bool) -> list[tuple[int, int]]:
+    """Numbers of players of sums of unanimity games, and seeds."""
+    return [(n, seed) for n in ((54,) if quick else (54, 196)) for seed in (SEEDS[:1] if quick else SEEDS)]
 
 
-def accuracy(quick: bool) -> tuple[dict[str, Curve], dict[str, Curve]]:
-    """Relative errors of E2 and of Shapley values."""
-    of_e2: dict[str, Curve] = {}
-    of_phi: dict[str, Curve] = {}
-    for number, (_, table) in enumerate(games(quick)):
-        e2, phi, _ = table_e2(table)
-        n = len(e2)
-        game = Game(table_model(table), torch.ones(1, n, dtype=torch.float64), behavior="output")
-        for budget in budgets_of(n, quick):
-            label = budget if budget in (256, 512, 1024, 2048, 4096) else 2 * (2 * 14 + 2048)
-            for name in (*OURS, *PAPER):
-                if quick and name == "proxy" and budget > 2048:
-                    continue  # its systems grow with the square of the budget
-                found = find_explainer(name).explain(game, budget, number)
-                assert found.bivariate is not None
-                add(of_e2, name, label, relative_error(found.bivariate[0], e2))
-                add(of_phi, name, label, relative_vector_error(found.shapley[0].numpy(), phi))
-            for name in OF_PHI:
-                found = find_explainer(name).explain(game, budget, number)
-                add(of_phi, f"captum {name}", label, relative_vector_error(found.shapley[0].numpy(), phi))
-            add_others(of_e2, of_phi, table, e2, phi, budget, label, number)
-    return of_e2, of_phi
-
-
-def relative_vector_error(estimate: np.ndarray, truth: np.ndarray) -> float:
-    return float(np.sqrt(np.mean((estimate - truth) ** 2) / np.mean(truth**2)))
-
-
-def add_others(
-    of_e2: dict[str, Curve],
-    of_phi: dict[str, Curve],
-    table: np.ndarray,
-    e2: np.ndarray,
-    phi: np.ndarray,
-    budget: int,
-    label: int,
-    seed: int,
-) -> None:
-    """Errors of shapiq and shap, as far as they are installed and can handle the budget."""
+def accuracy_trained(kind: str, seed: int, quick: bool) -> list[Row]:
+    """Relative errors of E2 and of Shapley values on the table of a trained model."""
+    table = TRAINED[kind](seed)
+    e2, phi, _ = table_e2(table)
     n = len(e2)
     bits = 1 << np.arange(n)
 
     def value(masks: np.ndarray) -> np.ndarray:
         return table[(np.atleast_2d(masks).round().astype(int) * bits).sum(axis=1)]
 
-    if find_spec("shapiq") is not None:
-        for name, kind in SHAPIQ.items():
-            found = run_shapiq(kind, value, n, budget, seed)
-            if found is not None:
-                add(of_e2, name, label, relative_error(found, e2))
-    if find_spec("shap") is not None:
-        import shap
+    # 13 and 14 players share the column of the paper's budget.
+    budgets = {b: b for b in ((256, 1024) if quick else BUDGETS)} | {default_coalitions(n): default_coalitions(14)}
+    return errors(f"{kind} {seed}", table_model(table), value, e2, phi, budgets, seed)
 
-        np.random.seed(seed)  # noqa: NPY002  (shap draws from the global generator)
-        explainer = shap.KernelExplainer(value, np.zeros((1, n)))
-        found = explainer.shap_values(np.ones((1, n)), nsamples=budget, silent=True, l1_reg=False)[0]
-        add(of_phi, "shap KernelExplainer", label, relative_vector_error(found, phi))
+
+def accuracy_unanimity(n: int, seed: int, quick: bool) -> list[Row]:
+    """The same for a sum of unanimity games; at the paper's budget SVARM-IQ alone takes minutes."""
+    model = Unanimity(n, 4 * n, seed)
+
+    def value(masks: np.ndarray) -> np.ndarray:
+        return model(torch.as_tensor(np.atleast_2d(masks).round())).numpy()
+
+    budgets = {b: b for b in (1024, *(() if quick else (default_coalitions(n),)))}
+    return errors(f"unanimity {n} {seed}", model, value, model.e2, model.shapley, budgets, seed)
+
+
+def errors(
+    game_name: str,
+    model: Callable[[torch.Tensor], torch.Tensor],
+    value: Callable[[np.ndarray], np.ndarray],
+    e2: np.ndarray,
+    phi: np.ndarray,
+    budgets: dict[int, int],
+    seed: int,
+) -> list[Row]:
+    """Errors of all methods; budgets are given with the column that they belong to."""
+    n, rows = len(e2), []
+    game = Game(model, torch.ones(1, n, dtype=torch.float64), behavior="output")
+
+    def add(quantity: str, method: str, column: int, error: float) -> None:
+        rows.append({"game": game_name, "quantity": quantity, "method": method, "budget": column, "error": error})
+
+    for budget, column in budgets.items():
+        explainers: dict[str, Any] = {name: find_explainer(name) for name in (*OURS, *PAPER)}
+        if n <= 60:
+            explainers |= {f"Captum {name}": captum_explainer(method) for method, name in CAPTUM.items()}
+        for name, explainer in explainers.items():
+            if explainer.minimum_evaluations(game) > budget:
+                continue
+            found = explainer.explain(game, budget, seed)
+            if found.bivariate is not None:
+                add("E2", name, column, relative_error(found.bivariate[0], e2))
+            add("phi", name, column, relative_vector_error(found.shapley[0].numpy(), phi))
+        for name, kind in SHAPIQ.items() if find_spec("shapiq") is not None and n <= 60 else ():
+            if kind == "ProxySPEX" and (budget not in (256, 1024) or seed != SEEDS[0] or n > 20):
+                continue  # a search over boosted trees takes seconds to minutes each
+            converted = run_shapiq(kind, value, n, budget, seed)
+            if converted is not None:
+                add("E2", name, column, relative_error(converted, e2))
+        if find_spec("shap") is not None:
+            add("phi", "shap KernelExplainer", column, relative_vector_error(run_shap(value, n, budget, seed), phi))
+    return rows
+
+
+def relative_vector_error(estimate: np.ndarray, truth: np.ndarray) -> float:
+    return float(np.sqrt(np.mean((estimate - truth) ** 2) / np.mean(truth**2)))
+
+
+def run_shap(value: Callable[[np.ndarray], np.ndarray], n: int, budget: int, seed: int) -> np.ndarray:
+    """Shapley values by shap."""
+    import shap
+
+    np.random.seed(seed)  # noqa: NPY002  (shap draws from the global generator)
+    explainer = shap.KernelExplainer(value, np.zeros((1, n)))
+    found: np.ndarray = explainer.shap_values(np.ones((1, n)), nsamples=budget, silent=True, l1_reg=False)[0]
+    return found
 
 
 def run_shapiq(
@@ -110,11 +133,8 @@ def run_shapiq(
     if made is None:
         return None
     try:
-        if kind == "ProxySPEX":
-            found = made(n=n, max_order=n, index="Moebius", random_state=seed).approximate(budget, value)
-        else:
-            found = made(n, 2, "k-SII", random_state=seed).approximate(budget, value)
-    except (ImportError, ValueError, TypeError, RuntimeError):
+        found = made(n=n, max_order=2, index="k-SII", random_state=seed).approximate(budget, value)
+    except (ImportError, ValueError, RuntimeError):  # a proxy that is not installed, or too few evaluations
         return None
     result = np.zeros((n, n))
     for members, place in found.interaction_lookup.items():

@@ -130,10 +130,10 @@ def forward_only(model: nn.Module, rows: torch.Tensor, size: int) -> None:
 def overhead(quick: bool = False) -> list[tuple[str, float, float]]:
     """Seconds of explanations and of the bare forward passes of the same rows, by case."""
     found = []
-    grid = (torch.arange(28) // 4)[:, None] * 7 + torch.arange(28) // 4
+    grid = (torch.arange(28) // 2)[:, None] * 14 + torch.arange(28) // 2
     cases = {
         "3x50 network, 54 players, batch of 32": (mlp(54, 50, 3), torch.randn(32, 54), None),
-        "small CNN, 49 players, batch of 4": (cnn(), torch.rand(4, 1, 28, 28), grid[None, None]),
+        "small CNN, 196 players, batch of 4": (cnn(), torch.rand(4, 1, 28, 28), grid[None, None]),
         "4x200 network, 1,077 players, batch of 4": (mlp(1077, 200, 4), torch.randn(4, 1077), None),
     }
     for name, (model, inputs, mask) in list(cases.items())[: 2 if quick else None]:
