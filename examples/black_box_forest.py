@@ -100,8 +100,8 @@ def show_one_wine(explanation: Explanation, names: list[str], what: str, output:
     figure = draw_graphs(
         graph,
         h,
-        title=f"This wine's {names[maker]} makes its {names[redundant]} redundant, not the other way round",
-        subtitle=f"Exact explanation of {what}",
+        title=f"Here {names[maker]} makes {names[redundant]} redundant",
+        subtitle=f"Exact: {what}",
     )
     output.mkdir(parents=True, exist_ok=True)
     picture = output / "black_box_forest.png"

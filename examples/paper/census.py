@@ -42,7 +42,7 @@ def load(options: Options) -> Study:
     notes = ("As in the authors' code the test rows stop the training early, so the accuracy is not of unseen rows.",)
     return Study(
         name="census", model=model, inputs=as_floats(x_test[:500]), labels=y_test[:500],
-        accuracy=float(model.score(x_test, y_test)), n_train=len(x), n_test=len(x_test),
+        accuracy=float(model.score(x_test, y_test)), n_train=len(x), n_test=len(x_test), training=as_floats(x),
         baselines=as_floats(x.mean(axis=0, keepdims=True)), feature_names=tuple(frame.columns), batch_size=50,
         notes=notes,
     )  # fmt: skip

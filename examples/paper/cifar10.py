@@ -87,7 +87,8 @@ def load(options: Options) -> Study:
     )
     return Study(
         name="cifar10", model=model, inputs=test[:500], labels=test_labels[:500],
-        accuracy=accuracy(model, test, test_labels), n_train=len(x), n_test=len(x_test), baselines=0,
+        accuracy=accuracy(model, test, test_labels), n_train=len(x), n_test=len(x_test),
+        training=inputs, baselines=0,
         feature_mask=Superpixels(25 if options.quick else 255, compactness=0.1, sigma=5.0), batch_size=1, notes=notes,
     )  # fmt: skip
 
@@ -105,7 +106,7 @@ def as_picture(image: Tensor) -> np.ndarray:
 def extras(study: Study, options: Options, folder: Path) -> dict[str, Any]:
     """The paper's figure of examples."""
     pictures = [as_picture(image) for image in study.inputs[: 2 if options.quick else 4]]
-    return save_image_figures(study, folder / "figures", pictures, 120 if options.quick else 1000)
+    return save_image_figures(study, folder / "figures", pictures, 120 if options.quick else None)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ def load(options: Options) -> Study:
     model = train(Mlp(), x, y, folder=options.folder("divorce"), epochs=30, batch_size=len(x))
     return Study(
         name="divorce", model=model, inputs=as_floats(x_test), labels=y_test, accuracy=accuracy(model, x_test, y_test),
-        n_train=len(x), n_test=len(x_test), baselines=3.0, feature_names=tuple(frame.columns[:54]), batch_size=17,
+        n_train=len(x), n_test=len(x_test),
+        training=as_floats(x), baselines=3.0, feature_names=tuple(frame.columns[:54]), batch_size=17,
         notes=("The authors' split of 102 and 68 couples is not published: this one is random, with seed 0.",),
     )  # fmt: skip
 

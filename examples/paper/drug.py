@@ -29,7 +29,8 @@ def load(options: Options) -> Study:
     model = RandomForestClassifier(n_estimators=100, max_features=None, random_state=1).fit(x, y)
     return Study(
         name="drug", model=model, inputs=as_floats(x_test), labels=y_test, accuracy=float(model.score(x_test, y_test)),
-        n_train=len(x), n_test=len(x_test), baselines=0, feature_names=tuple(FEATURES), batch_size=118,
+        n_train=len(x), n_test=len(x_test),
+        training=as_floats(x), baselines=0, feature_names=tuple(FEATURES), batch_size=118,
     )  # fmt: skip
 
 

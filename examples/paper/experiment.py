@@ -30,8 +30,10 @@ from tqdm import tqdm
 
 from bivshap_lightning import Explanation, Game, __version__
 from bivshap_lightning.explainers import Explainer, default_evaluations, explainer_names, find_explainer
+from bivshap_lightning.game.shared_rows import SharedRows
 from bivshap_lightning.metrics import DirectionalRedundancy, MutualRedundancyMasking, PostHocAccuracy, RoleShares
 from bivshap_lightning.metrics.sample_metric import SampleMetric
+from examples.paper.l2x import trained_selector
 from examples.paper.scores import GAMMA, PublishedSinks, RandomRanking, StepCurves, Structure
 from examples.paper.study import Options, Study, parse
 
@@ -82,28 +84,31 @@ class Plan:
         return min(self.samples, self.fewer.get(method, self.samples))
 
 
-# Captum's KernelSHAP draws its coalitions one by one in Python.
-SLOW = {"kernel_shap": 100}
+# Rivals that rank no better for more samples, where a sample takes seconds or minutes.
+RIVALS = ("kernel_shap", "shapley_interaction", "shapley_taylor", "shapley_excess", "gnn_explainer", "proxy")
 PLANS = {
-    "drug": Plan(fewer=SLOW, repeated=50, without=("proxy",)),
-    "divorce": Plan(fewer=SLOW, repeats=3),
-    "census": Plan(fewer=SLOW, without=("proxy",)),
-    "mnist": Plan(20, {"paper_sampling": 20}, repeats=3, repeated=2),
-    "cifar10": Plan(10, {"paper_sampling": 2}, orders=10, repeats=2, repeated=2),
-    "imdb": Plan(10, {"paper_sampling": 2}, orders=10, repeats=2, repeated=2),
-    "genes": Plan(18, {"paper_sampling": 2}, orders=5, repeats=2, repeated=2, without=("proxy",)),
-    "golub": Plan(8, {"paper_sampling": 2}, orders=5, repeats=2, repeated=2, without=("proxy",)),
+    "drug": Plan(repeated=50, without=("proxy",)),
+    "divorce": Plan(repeats=3),
+    "census": Plan(without=("proxy",)),
+    "mnist": Plan(100, {"paper_sampling": 20, **dict.fromkeys(RIVALS, 25)}, repeats=3, repeated=2),
+    "cifar10": Plan(8, {"paper_sampling": 2, **dict.fromkeys(RIVALS, 4)}, orders=10, repeats=2, repeated=2),
+    "imdb": Plan(24, {"paper_sampling": 4, **dict.fromkeys(RIVALS, 8)}, orders=10, repeats=2, repeated=2),
+    "genes": Plan(18, dict.fromkeys(RIVALS, 2), orders=100, repeats=2, repeated=2, without=("proxy",)),
+    "golub": Plan(34, dict.fromkeys(RIVALS, 2), orders=100, repeats=2, repeated=2, without=("proxy",)),
 }
 QUICK = Plan(3, {"paper_sampling": 2}, orders=3, evaluations=60, repeats=2, repeated=2)
 
 
 def methods_of(plan: Plan) -> list[str]:
-    """The paper's methods and ours, as far as they are registered, and chance."""
-    known = {*explainer_names(), "random"}
+    """The paper's methods and ours, as far as they are registered, L2X, which is trained, and chance."""
+    known = {*explainer_names(), "l2x", "random"}
     return [name for name in PAPER_NAMES if name in known and name not in plan.without]
 
 
-def explainer_of(method: str) -> Explainer:
+def explainer_of(method: str, study: Study, folder: Path) -> Explainer:
+    """An explainer by name; L2X is trained where the folder of the study does not hold its selector yet."""
+    if method == "l2x":
+        return trained_selector(study, folder / "l2x.pt")
     return RandomRanking() if method == "random" else find_explainer(method)
 
 
@@ -112,7 +117,7 @@ def budget(method: str, game: Game, plan: Plan) -> int | None:
     if method == "paper_sampling":
         n_active = int((~game.null_players).sum(dim=1).max())
         return None if plan.orders is None else 2 * plan.orders * n_active + 2
-    if method == "random" or (method in OURS and plan.evaluations is None):
+    if method in ("random", "l2x") or (method in OURS and plan.evaluations is None):
         return None
     wanted = default_evaluations(game) if plan.evaluations is None else plan.evaluations
     return max(wanted, find_explainer(method).minimum_evaluations(game))
@@ -150,17 +155,17 @@ def keep_metrics(explanation: Explanation) -> dict[str, tuple[SampleMetric, Any]
     }
 
 
-def measure(study: Study, method: str, rows: slice, plan: Plan) -> dict[str, Any]:
+def measure(study: Study, method: str, rows: slice, plan: Plan, explainer: Explainer) -> dict[str, Any]:
     """Explain a batch of samples and judge the explanations."""
     game = study.game(rows)
-    explanation, times = _timed(lambda: explainer_of(method).explain(game, budget(method, game, plan), 0))
+    explanation, times = _timed(lambda: explainer.explain(game, budget(method, game, plan), 0))
     judged = metrics_of(method, explanation)
     if method in ("auto", "proxy"):
         other = study.log_odds_game(rows)
-        judged |= keep_metrics(explainer_of(method).explain(other, budget(method, other, plan), 0))
-    states = {}
+        judged |= keep_metrics(explainer.explain(other, budget(method, other, plan), 0))
+    states, shared = {}, SharedRows(game)  # metrics have most coalitions in common
     for name, (metric, what) in judged.items():
-        metric.update(game, what)
+        metric.update(shared, what)
         states[name] = {key: getattr(metric, key).tolist() for key in STATES}
     return {
         "n_samples": game.n_samples, **times, "evaluations": float(explanation.n_evaluations.double().sum()),
@@ -169,18 +174,24 @@ def measure(study: Study, method: str, rows: slice, plan: Plan) -> dict[str, Any
     }  # fmt: skip
 
 
+def batches_of(study: Study, method: str, plan: Plan, folder: Path) -> dict[Path, slice]:
+    """The files of a method's batches and the samples in each; files of another plan in the folder do not count."""
+    n = min(plan.samples_of(method), len(study))
+    rows = [slice(start, min(start + study.batch_size, n)) for start in range(0, n, study.batch_size)]
+    return {folder / f"{part.start:05d}-{part.stop:05d}.json": part for part in rows}
+
+
 def run_method(study: Study, method: str, plan: Plan, folder: Path) -> None:
     """Measure all batches of a method that are not there yet."""
     folder.mkdir(exist_ok=True)
-    n = min(plan.samples_of(method), len(study))
-    starts = range(0, n, study.batch_size)
-    for start in tqdm(starts, desc=f"{study.name} {method}", unit="batch", dynamic_ncols=True):
-        rows = slice(start, min(start + study.batch_size, n))
-        path = folder / f"{rows.start:05d}-{rows.stop:05d}.json"
+    explainer: Explainer | None = None
+    batches = batches_of(study, method, plan, folder)
+    for path, rows in tqdm(batches.items(), desc=f"{study.name} {method}", unit="batch", dynamic_ncols=True):
         if path.is_file() or (folder / "refused.json").is_file():
             continue
         try:
-            measured = measure(study, method, rows, plan)
+            explainer = explainer or explainer_of(method, study, folder.parent)
+            measured = measure(study, method, rows, plan, explainer)
         except (TypeError, ValueError) as refusal:
             write_json(folder / "refused.json", {"refused": str(refusal)})
             return
@@ -192,10 +203,10 @@ def run_spread(study: Study, method: str, plan: Plan, path: Path) -> None:
     if path.is_file():
         return
     game = study.game(slice(0, min(plan.repeated, len(study))))
-    reference = explainer_of("auto").explain(game, budget("auto", game, plan), 0)
+    reference = find_explainer("auto").explain(game, budget("auto", game, plan), 0)
     matrices, curves = [], []
     for seed in tqdm(range(plan.repeats), desc=f"{study.name} {method} seeds", unit="seed", dynamic_ncols=True):
-        explanation = explainer_of(method).explain(game, budget(method, game, plan), seed)
+        explanation = find_explainer(method).explain(game, budget(method, game, plan), seed)
         accuracy, auc = PostHocAccuracy(convention="paper", personalized=True), StepCurves(personalized=True)
         accuracy.update(game, explanation)
         auc.update(game, explanation)
@@ -244,7 +255,7 @@ def run(study: Study, options: Options, extras: Callable[..., Mapping[str, Any]]
         (folder / "spread").mkdir(exist_ok=True)
         for method in ("paper_sampling", "paper_kernel", "auto"):
             run_spread(study, method, plan, folder / "spread" / f"{method}.json")
-    summary = {**describe(study, plan, options), **summarize(folder, plan)}
+    summary = {**describe(study, plan, options), **summarize(study, folder, plan)}
     write_json(folder / "results.json", summary)
     return summary
 
@@ -274,12 +285,13 @@ def _flags(options: Options) -> str:
     return "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
 
 
-def summarize(folder: Path, plan: Plan) -> dict[str, Any]:
+def summarize(study: Study, folder: Path, plan: Plan) -> dict[str, Any]:
     """Add up the batches of every method."""
     methods = {}
     for method in methods_of(plan):
         refused = folder / method / "refused.json"
-        batches = [json.loads(path.read_text()) for path in sorted((folder / method).glob("*-*.json"))]
+        paths = batches_of(study, method, plan, folder / method)
+        batches = [json.loads(path.read_text()) for path in paths if path.is_file()]
         if refused.is_file():
             methods[method] = json.loads(refused.read_text())
         elif batches:

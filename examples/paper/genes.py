@@ -74,6 +74,7 @@ def load(options: Options, data_set: Literal["genes", "golub"] = "genes") -> Stu
     return Study(
         name=data_set, model=model, inputs=scaled[order], labels=y[order],
         accuracy=accuracy(model, scaled[test_rows], y[test_rows]), n_train=len(train_rows), n_test=len(test_rows),
+        training=scaled[train_rows],
         baselines=0, feature_names=tuple(map(str, names)), batch_size=1, notes=notes,
     )  # fmt: skip
 

@@ -68,7 +68,8 @@ def load(options: Options) -> Study:
     )
     return Study(
         name="imdb", model=model, inputs=x_test[rows], labels=test_labels[rows],
-        accuracy=accuracy(model, x_test, test_labels), n_train=len(x), n_test=len(x_test), baselines=ZeroEmbedding(),
+        accuracy=accuracy(model, x_test, test_labels), n_train=len(x), n_test=len(x_test),
+        training=x, baselines=ZeroEmbedding(),
         feature_mask=Tokens(words, pad_id=PAD), feature_names=tuple(words), batch_size=1, notes=notes, trim=_trim,
     )  # fmt: skip
 

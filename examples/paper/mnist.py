@@ -52,7 +52,8 @@ def load(options: Options) -> Study:
     )
     return Study(
         name="mnist", model=model, inputs=x_test[:500], labels=y_test[:500], accuracy=accuracy(model, x_test, y_test),
-        n_train=len(x), n_test=len(x_test), baselines=0, feature_mask=superpixels(options), batch_size=1, notes=notes,
+        n_train=len(x), n_test=len(x_test),
+        training=x, baselines=0, feature_mask=superpixels(options), batch_size=1, notes=notes,
     )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ class Study:
         accuracy: of the black box on the whole test set.
         n_train: rows it was trained on.
         n_test: rows its accuracy was measured on.
+        training: (M, ...) training inputs, from which rivals that learn may learn.
         baselines: what stands in for an absent feature.
         feature_mask: which elements make one feature; None for one each.
         feature_names: of tables.
@@ -44,6 +45,7 @@ class Study:
     accuracy: float
     n_train: int
     n_test: int
+    training: Any = None
     baselines: Any = None
     feature_mask: Any = None
     feature_names: tuple[str, ...] | None = None

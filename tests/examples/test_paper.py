@@ -42,7 +42,7 @@ def wine():
     model = RandomForestClassifier(20, random_state=0).fit(x[::2].numpy(), data.target[::2])
     return Study(
         name="wine", model=model, inputs=x[1::20], labels=data.target[1::20], accuracy=0.8, n_train=89, n_test=89,
-        baselines=x.mean(dim=0, keepdim=True), batch_size=4, notes=("Bundled data.",),
+        training=x[::2], baselines=x.mean(dim=0, keepdim=True), batch_size=4, notes=("Bundled data.",),
     )  # fmt: skip
 
 
@@ -140,6 +140,9 @@ def test_loop_resumes_and_adds_up(wine, options):
     assert again["metrics"] == methods["auto"]["metrics"]
     assert again["seconds"] > methods["auto"]["seconds"]
     assert json.loads((folder / "results.json").read_text())["study"] == "wine"
+    # What a run of another plan left behind is not counted a second time.
+    (folder / "auto" / "00000-00003.json").write_text(kept.read_text())
+    assert experiment.run(wine, options)["methods"]["auto"]["n_samples"] == 5
 
 
 @pytest.mark.slow
@@ -163,9 +166,9 @@ def test_refusals_are_recorded(wine, options, monkeypatch):
         def explain(self, game, n_evaluations=None, seed=0):
             raise ValueError("`game` must be something else, got this. Use another.")
 
-    monkeypatch.setattr(experiment, "explainer_of", lambda method: Never())
+    monkeypatch.setattr(experiment, "explainer_of", lambda *where: Never())
     experiment.run_method(wine, "random", TINY, options.folder("wine") / "random")
-    assert "random" in experiment.summarize(options.folder("wine"), TINY)["methods"]
+    assert "random" in experiment.summarize(wine, options.folder("wine"), TINY)["methods"]
     refused = json.loads((options.folder("wine") / "random" / "refused.json").read_text())["refused"]
     assert refused.startswith("`game` must be")
 
@@ -173,6 +176,7 @@ def test_refusals_are_recorded(wine, options, monkeypatch):
 def test_methods_join_by_name(monkeypatch):
     assert experiment.methods_of(Plan())[:3] == ["auto", "paper_sampling", "paper_kernel"]
     monkeypatch.setattr(experiment, "explainer_names", lambda: ("auto", "l2x", "gnn_explainer", "other"))
+    assert experiment.methods_of(Plan()) == ["auto", "l2x", "gnn_explainer", "random"]
     assert experiment.methods_of(Plan(without=("l2x",))) == ["auto", "gnn_explainer", "random"]
 
 
@@ -242,7 +246,7 @@ def test_scripts_run_quickly(script, tmp_path):
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-3000:]
     results = json.loads((tmp_path / f"{script}-quick" / "results.json").read_text())
-    assert {"auto", "paper_sampling", "paper_kernel", "shapley_excess"} <= set(results["methods"])
+    assert {"auto", "paper_sampling", "paper_kernel", "shapley_excess", "l2x"} <= set(results["methods"])
     refused = {m: r["refused"] for m, r in results["methods"].items() if "refused" in r}
     # GNNExplainer follows gradients, which trees do not have.
     assert set(refused) <= ({"gnn_explainer"} if script in ("drug", "census") else set())
