@@ -110,9 +110,9 @@ def main() -> None:
     print(f"\n{'seconds per sample':<28}" + "".join(f"{b:>8,}" for b in BUDGETS) + f"{'exact':>8}")
     for method in METHODS:
         print(
-            f"{method:<28}" + "".join(f"{np.median(e):>8.3f}" if e else f"{'-':>8}" for e in found[method]["seconds"])
+            f"{method:<28}" + "".join(f"{np.median(e):>8.4f}" if e else f"{'-':>8}" for e in found[method]["seconds"])
         )
-    print(f"{'exact':<28}" + " " * 48 + f"{np.median(np.concatenate(found['exact']['seconds'])):>8.3f}")
+    print(f"{'exact':<28}" + " " * 48 + f"{np.median(np.concatenate(found['exact']['seconds'])):>8.4f}")
     (folder / "which_method.json").write_text(json.dumps(found), encoding="utf-8")
 
 
