@@ -14,6 +14,7 @@ zero. Nodes x and -x share their sums over t.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -47,7 +48,8 @@ class _Factors:
         )
 
 
-def gauss_nodes() -> list[tuple[float, float]]:
+@lru_cache(maxsize=1)
+def gauss_nodes() -> tuple[tuple[float, float], ...]:
     """Pairs of a node x in (0, 1) and its weight; the weights of a node and its mirror image sum to 1 with all others.
 
     Example:
@@ -55,7 +57,7 @@ def gauss_nodes() -> list[tuple[float, float]]:
         1.0
     """
     nodes, weights = np.polynomial.legendre.leggauss(2 * N_NODES)
-    return [(float(x), float(w) / 2) for x, w in zip(nodes, weights, strict=True) if x > 0]
+    return tuple((float(x), float(w) / 2) for x, w in zip(nodes, weights, strict=True) if x > 0)
 
 
 def products(relevance: Tensor, signs: Tensor, x: float) -> tuple[Tensor, Tensor]:
@@ -112,14 +114,10 @@ def odd_part(relevance: Tensor, signs: Tensor, weights: Tensor) -> Tensor:
 
 def odd_sections(relevance: Tensor, signs: Tensor, players: Tensor) -> Tensor:
     """Shapley values of every odd section for some players, (B, K, P)."""
-    result = relevance.new_zeros(len(relevance), len(players), len(signs))
-    own_signs = signs.T[players]
-    for x, node_weight in gauss_nodes():
-        at_node, at_mirror = products(relevance, signs, x)
-        f = _Factors.at(relevance[:, players], x)
-        result += node_weight * f.row[:, :, None] * (at_node - at_mirror)[:, None]
-        result += node_weight * f.row_sign[:, :, None] * own_signs * (at_node + at_mirror)[:, None]
-    return result
+    same, opposite = _sections_of_products(relevance, signs)
+    nodes = [(w, _Factors.at(relevance[:, players], x)) for x, w in gauss_nodes()]
+    level = torch.stack([w * f.row for w, f in nodes], dim=2) @ opposite
+    return level.addcmul_(signs.T[players], torch.stack([w * f.row_sign for w, f in nodes], dim=2) @ same)
 
 
 def even_sections(relevance: Tensor, signs: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -131,32 +129,47 @@ def even_sections(relevance: Tensor, signs: Tensor, rows: Tensor, columns: Tenso
         rows: (K,) the players i.
         columns: (K,) the players j; -1 for the null column.
     """
-    result = relevance.new_zeros(len(relevance), len(rows), len(signs))
-    is_pair = (columns >= 0).to(relevance.dtype)
-    row_signs, column_signs = signs.T[rows], signs.T[columns] * is_pair[:, None]
+    same, opposite = _sections_of_products(relevance, signs)
+    level, by_row, by_column, by_both = _even_coefficients(relevance, rows, columns)
+    of_rows, of_columns = signs.T[rows], signs.T[columns]
+    result = by_both @ same
+    result *= of_rows
+    result += by_column @ opposite
+    result *= of_columns
+    result += level @ same
+    return result.addcmul_(of_rows, by_row @ opposite)
+
+
+def _sections_of_products(relevance: Tensor, signs: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums and differences of the products at the nodes and at their mirror images, (B, nodes, P) each."""
+    parts = [products(relevance, signs, x) for x, _ in gauss_nodes()]
+    return torch.stack([a + b for a, b in parts], dim=1), torch.stack([a - b for a, b in parts], dim=1)
+
+
+def _even_coefficients(relevance: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """How even sections depend on the signs of i and j: coefficients (B, K, nodes) of 1, s_i, s_j and s_i s_j.
+
+    The first and the last one multiply sums of products, the others differences.
+    """
+    is_pair = columns >= 0
+    found = []
     for x, node_weight in gauss_nodes():
-        by_node = products(relevance, signs, x)
+        parts = []
         for mirror in (1, -1):
-            f = _Factors.at(relevance, mirror * x)
-            column = torch.where(columns >= 0, f.column[:, columns], 1.0)[:, :, None]
-            column_sign = f.column_sign[:, columns, None] * column_signs
-            row, row_sign = f.row[:, rows, None], f.row_sign[:, rows, None] * row_signs
-            scale = node_weight * (1 + mirror * x) / 4
-            for turn in (1, -1):  # the section of -t at x has the product of that of t at -x
-                part = (row + turn * row_sign) * (column + turn * column_sign)
-                result += part.mul_(scale * by_node[mirror != turn][:, None])
-    return result
+            f, scale = _Factors.at(relevance, mirror * x), node_weight * (1 + mirror * x) / 4
+            column = torch.where(is_pair, f.column[:, columns], 1.0) * scale
+            column_sign = torch.where(is_pair, f.column_sign[:, columns], 0.0) * scale
+            row, row_sign = f.row[:, rows], f.row_sign[:, rows]
+            parts.append((row * column, mirror * row_sign * column, mirror * row * column_sign, row_sign * column_sign))
+        found.append([a + b for a, b in zip(*parts, strict=True)])
+    level, by_row, by_column, by_both = (torch.stack(same, dim=2) for same in zip(*found, strict=True))
+    return level, by_row, by_column, by_both
 
 
 def odd_prior(relevance: Tensor) -> Tensor:
     """Prior variance (B, n) of the Shapley values under the odd part of the kernel."""
-    weight, x = _all_nodes(relevance)
-    result = torch.zeros_like(relevance)
-    for sign in (1, -1):
-        product = _prior_products(relevance, sign) * (weight[:, None] * weight)
-        over = 1 + sign * relevance[:, None, None] * (x[:, None] * x)[..., None]
-        result += (product[..., None] / over).sum(dim=(1, 2))
-    return 2 * relevance * result
+    grid = _Grid.like(relevance)
+    return (_row_priors(relevance, grid) * grid.odd).sum(dim=2)
 
 
 def even_prior(relevance: Tensor, rows: Tensor, columns: Tensor, *, pairwise: bool = False) -> Tensor:
@@ -168,34 +181,61 @@ def even_prior(relevance: Tensor, rows: Tensor, columns: Tensor, *, pairwise: bo
         columns: (K,) the players j.
         pairwise: of ``C = E2 - null column`` instead, where no column is -1.
     """
-    weight, x = _all_nodes(relevance)
-    weight = weight * (1 + x) / 2
-    a, b = relevance[:, rows], relevance[:, columns]
-    result = torch.zeros_like(a)
-    for sign in (1, -1):
-        product = _prior_products(relevance, sign) * (weight[:, None] * weight)
-        for k, y in enumerate(x):
-            over = sign * y * x[:, None]
-            own = 1 + sign * b[:, None]
-            if pairwise:  # minus twice the covariance with the null column, plus the variance of the latter
-                own = own - 2 * (1 + sign * y * b[:, None]) + 1 + b[:, None] * over
-            second = torch.where(columns >= 0, own / (1 + b[:, None] * over), 1.0)
-            result += sign * 2 * a * (product[:, k, :, None] * second / (1 + a[:, None] * over)).sum(dim=1)
-    return result
+    grid = _Grid.like(relevance)
+    b = relevance[:, :, None]
+    if pairwise:  # minus twice the covariance with the null column, plus the variance of the latter
+        own = b * (grid.column - 2 * grid.cross + grid.level * grid.nodes)
+    else:
+        own = grid.level + b * grid.column
+    by_column = torch.where(columns[:, None] >= 0, (own / (1 + b * grid.nodes))[:, columns], grid.level)
+    return (_row_priors(relevance, grid)[:, rows] * by_column).sum(dim=2)
 
 
-def _all_nodes(like: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights and nodes, mirror images included, as tensors."""
-    weights = [w for _, w in gauss_nodes() for _ in range(2)]
-    return like.new_tensor(weights), like.new_tensor([m * x for x, _ in gauss_nodes() for m in (1, -1)])
+@dataclass(frozen=True)
+class _Grid:
+    """Products ``z = sign x y`` of pairs of nodes, of which prior variances are sums; equal products are one node.
+
+    Attributes:
+        nodes: (T,) different products.
+        odd: (T,) sums of the weights of x and y.
+        level: (T,) sums of signs times weights, which contain the factors q of E2, and likewise below.
+        column: (T,) sums of weights.
+        cross: (T,) sums of weights times y.
+    """
+
+    nodes: Tensor
+    odd: Tensor
+    level: Tensor
+    column: Tensor
+    cross: Tensor
+
+    @classmethod
+    def like(cls, tensor: Tensor) -> _Grid:
+        """The grid in the precision and on the device of a tensor."""
+        return cls(*(tensor.new_tensor(values) for values in _grid()))
 
 
-def _prior_products(relevance: Tensor, sign: int) -> Tensor:
-    """``prod_k (1 + sign a_k x y) / prod_k (1 + a_k)`` for all pairs of nodes x and y, (B, nodes, nodes)."""
-    _, x = _all_nodes(relevance)
-    grid = sign * (x[:, None] * x)[..., None]
-    a = relevance[:, None, None]
-    return (torch.log1p(a * grid) - torch.log1p(a)).sum(dim=3).exp()
+@lru_cache(maxsize=1)
+def _grid() -> tuple[tuple[float, ...], ...]:
+    """The attributes of :class:`_Grid`."""
+    all_nodes = [(mirror * x, w) for x, w in gauss_nodes() for mirror in (1, -1)]
+    sums: dict[float, list[float]] = {}
+    for x, u in all_nodes:
+        for y, v in all_nodes:
+            for sign in (1, -1):
+                weight = u * v * (1 + x) * (1 + y) / 4
+                parts = (sign * x * y, u * v, sign * weight, weight, weight * y)
+                found = sums.setdefault(round(parts[0], 12), [parts[0], 0.0, 0.0, 0.0, 0.0])
+                for k, part in enumerate(parts[1:], start=1):
+                    found[k] += part
+    return tuple(zip(*sums.values(), strict=True))
+
+
+def _row_priors(relevance: Tensor, grid: _Grid) -> Tensor:
+    """``2 a_i / (1 + a_i z) prod_k (1 + a_k z) / (1 + a_k)`` at all nodes z of the grid, (B, n, T)."""
+    a = relevance[:, :, None]
+    terms = 1 + a * grid.nodes
+    return 2 * a / terms * (terms.log() - torch.log1p(a)).sum(dim=1, keepdim=True).exp()
 
 
 def _gram(weights: Tensor, signs: Tensor) -> Tensor:

@@ -159,43 +159,29 @@ class _Process:
         """Posterior variances of E2, Shapley values, null column and C per unit of scale, approximated for large n."""
         n, parameters, factors = self.signs.shape[1], self.parameters, self.factors
         relevance, share, linear = parameters.relevance, parameters.odd_share, parameters.linear
-        players, rows, columns = _functionals(n, relevance.device)
-        few = torch.cat([players, rows])
+        players, places, columns = _functionals(n, relevance.device)
+        m, rows = len(players), players[places]
         sections = share[:, :, None] * closed_form.odd_sections(relevance, self.signs, players)
         sections += 2 * linear[:, players, None] * self.signs.T[players]
         prior = share * closed_form.odd_prior(relevance)[:, players] + 4 * linear[:, players]
-        odd, odd_empty = _reduce(prior, sections, factors.odd_inverse)
-        some = torch.cat([torch.full_like(players, -1), columns])
+        odd, odd_empty = _reduce(prior, sections, sections @ factors.odd_inverse)
+        few, some = torch.cat([players, rows]), torch.cat([torch.full_like(players, -1), columns])
         sections = closed_form.even_sections(relevance, self.signs, few, some)
-        prior = closed_form.even_prior(relevance, few, some)
-        even, even_empty = _reduce(prior, sections, factors.even_inverse)
+        solved = sections @ factors.even_inverse
+        even, even_empty = _reduce(closed_form.even_prior(relevance, few, some), sections, solved)
+        # C is E2 minus the null column, whose odd parts are equal and cancel.
+        prior = closed_form.even_prior(relevance, rows, columns, pairwise=True)
+        differences = (x[:, m:] - x[:, places] for x in (sections, solved))
+        pairwise, pairwise_empty = _reduce(prior, *differences)
         # The empty coalition is in the inverses but was not observed: its influence is removed.
         precision = (factors.odd_inverse[:, -1, -1:] + factors.even_inverse[:, -1, -1:]) / 4
-        m = len(players)
         logs = relevance.log()
         shapley = _extend(odd + (odd_empty / 2) ** 2 / precision, players, logs)
         null = odd / 4 + even[:, :m] + ((even_empty[:, :m] - odd_empty / 2) / 2) ** 2 / precision
-        bivariate = _extend(odd, players, logs)[:, rows] / 4
-        bivariate = bivariate + even[:, m:] + (even_empty[:, m:] / 2) ** 2 / precision
-        pairwise = self._pairwise_variances(players, rows, columns, sections, precision)
-        null = _extend(null, players, logs)
-        return (
-            _extend_pairs(bivariate, rows, columns, logs), shapley, null, _extend_pairs(pairwise, rows, columns, logs)
-        )  # fmt: skip
-
-    def _pairwise_variances(
-        self, players: Tensor, rows: Tensor, columns: Tensor, sections: Tensor, precision: Tensor
-    ) -> Tensor:
-        """Posterior variances of C for some pairs: E2 minus the null column, whose odd parts are equal and cancel."""
-        m, n = len(players), self.signs.shape[1]
-        if m < n:  # the null columns of all rows are not at hand
-            rest = torch.full_like(rows, -1)
-            null = closed_form.even_sections(self.parameters.relevance, self.signs, rows, rest)
-        else:
-            null = sections[:, rows]
-        prior = closed_form.even_prior(self.parameters.relevance, rows, columns, pairwise=True)
-        variance, empty = _reduce(prior, sections[:, m:] - null, self.factors.even_inverse)
-        return variance + (empty / 2) ** 2 / precision
+        bivariate = odd[:, places] / 4 + even[:, m:] + (even_empty[:, m:] / 2) ** 2 / precision
+        pairwise = pairwise + (pairwise_empty / 2) ** 2 / precision
+        bivariate, pairwise = (_extend_pairs(x, rows, columns, logs) for x in (bivariate, pairwise))
+        return bivariate, shapley, _extend(null, players, logs), pairwise
 
 
 @dataclass(frozen=True)
@@ -309,12 +295,16 @@ def _fall_back(estimate: Estimate, plain: Estimate, proxy: _Proxy, values: Paire
 
 
 def _functionals(n: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Players, and rows and columns of the pairs of players, whose variance is computed; all if there are few."""
-    n_players, n_pairs = min(n, ERROR_PLAYERS), min(n * (n - 1), ERROR_PAIRS)
+    """What variances are computed of, everything if it is little: players, and pairs of one of them and a column.
+
+    The first player of each pair is given by its place among the players.
+    """
+    n_players = min(n, ERROR_PLAYERS)
+    n_pairs = min(n_players * (n - 1), ERROR_PAIRS)
     players = torch.arange(n_players, device=device) * n // n_players
-    pairs = torch.arange(n_pairs, device=device) * (n * (n - 1)) // n_pairs
-    rows, others = pairs // (n - 1), pairs % (n - 1)
-    return players, rows, others + (others >= rows).long()
+    pairs = torch.arange(n_pairs, device=device) * (n_players * (n - 1)) // n_pairs
+    places, others = pairs // (n - 1), pairs % (n - 1)
+    return players, places, others + (others >= players[places]).long()
 
 
 def _extend(some: Tensor, players: Tensor, logs: Tensor) -> Tensor:
@@ -359,7 +349,6 @@ def _log_linear_fit(columns: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]
     return coefficients, (target.exp().mean(dim=1, keepdim=True) / fitted.mean(dim=1, keepdim=True)).log()
 
 
-def _reduce(prior: Tensor, sections: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
+def _reduce(prior: Tensor, sections: Tensor, solved: Tensor) -> tuple[Tensor, Tensor]:
     """Posterior variances (B, K) of functionals, and the weight (B, K) of the last pair in each."""
-    solved = sections @ inverse
     return (prior - (solved * sections).sum(dim=2)).clamp(min=0), solved[:, :, -1]
