@@ -87,15 +87,22 @@ def test_sections_and_prior_variances_equal_enumeration(kernel_case):
     np.testing.assert_allclose(closed_form.odd_prior(relevance)[0], expected, atol=1e-13)
 
 
-def test_gradient_of_the_marginal_likelihood():
+@pytest.fixture
+def likelihood_case() -> tuple[torch.Tensor, ...]:
+    """Signs and values of 20 pairs of 5 players for two samples, and packed hyperparameters."""
     generator = torch.Generator().manual_seed(0)
     signs = torch.randint(2, (20, 5), generator=generator) * 2.0 - 1
-    signs, odd, even = signs.double(), *torch.randn(2, 2, 20, generator=generator, dtype=torch.float64)
+    odd, even = torch.randn(2, 2, 20, generator=generator, dtype=torch.float64)
     logs = torch.tensor([[-1.0, -2.0, 0.3], [0.2, -1.0, -0.4]], dtype=torch.float64)
     x = torch.cat([torch.randn(2, 5, generator=generator, dtype=torch.float64) - 1, logs], dim=1)
+    return signs.double(), odd, even, x
 
-    def objective(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return gp._objective(signs, odd, even, gp.Hyperparameters(x[:, :-3], x[:, -3:]), 0.2)
+
+def test_gradient_of_the_marginal_likelihood(likelihood_case):
+    signs, odd, even, x = likelihood_case
+
+    def objective(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return gp._objective(signs, odd, even, gp.Hyperparameters.unpack(x), 0.2)
 
     gradient = objective(x)[1]
     for k in range(8):
@@ -103,6 +110,51 @@ def test_gradient_of_the_marginal_likelihood():
         step[:, k] = 1e-5
         numeric = (objective(x + step)[0] - objective(x - step)[0])[:, 0] / 2e-5
         torch.testing.assert_close(gradient[:, k], numeric, atol=1e-5, rtol=1e-5)
+
+
+def test_curvature_is_the_average_information(likelihood_case):
+    """With derivatives of the systems by differences, each times the weights: ``moved_i' K^-1 moved_j / 2``, scaled."""
+    signs, odd, even, x = likelihood_case
+    curvature = gp._objective(signs, odd, even, gp.Hyperparameters.unpack(x), 0.2)[2]
+
+    def systems(x: torch.Tensor) -> list[torch.Tensor]:
+        both = gp._Systems.of(signs, gp.Hyperparameters.unpack(x))
+        return [both.odd, both.even]
+
+    for b in range(2):
+        here, values = systems(x[b : b + 1]), (odd[b], even[b])
+        weights = [torch.linalg.solve(k[0], y) for k, y in zip(here, values, strict=True)]
+        scale = sum(float(y @ w) for y, w in zip(values, weights, strict=True)) / 40
+        information, forms = torch.zeros(8, 8, dtype=torch.float64), torch.zeros(8, dtype=torch.float64)
+        for part in range(2):
+            moved = []
+            for k in range(8):
+                step = torch.zeros(1, 8, dtype=torch.float64)
+                step[0, k] = 1e-6
+                change = systems(x[b : b + 1] + step)[part] - systems(x[b : b + 1] - step)[part]
+                moved.append(change[0] @ weights[part] / 2e-6)
+            stacked = torch.stack(moved, dim=1)
+            information += stacked.T @ torch.linalg.solve(here[part][0], stacked) / scale / 2
+            forms += weights[part] @ stacked
+        expected = information - torch.outer(forms, forms) / (80 * scale**2)
+        expected[:5, :5] += 0.4 * (torch.eye(5) - 1 / 5) + 0.04 / 25
+        torch.testing.assert_close(curvature[b], expected, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "forest", "svm"])
+def test_a_few_steps_come_close_to_the_maximum_of_the_likelihood(kind):
+    table = TRAINED[kind](3)
+    n = len(table).bit_length() - 1
+    design = draw_design(n, 254, torch.Generator().manual_seed(0))
+    values, _ = estimator._standardise(evaluate_design(reduced(table_model(table), n), design))
+
+    def loss(n_steps: int | None) -> float:
+        parameters = gp.train(design.signs, values.odd, values.even, ridge=0.2, n_steps=n_steps)
+        return float(gp._objective(design.signs, values.odd, values.even, parameters, 0.2)[0])
+
+    start = gp.Hyperparameters.start(1, n, torch.device("cpu"))
+    first = float(gp._objective(design.signs, values.odd, values.even, start, 0.2)[0])
+    assert first - loss(None) > 0.85 * (first - loss(60))
 
 
 def test_the_empty_coalition_has_no_influence_on_e2():

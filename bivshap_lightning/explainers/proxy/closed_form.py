@@ -182,11 +182,9 @@ def even_prior(relevance: Tensor, rows: Tensor, columns: Tensor, *, pairwise: bo
         pairwise: of ``C = E2 - null column`` instead, where no column is -1.
     """
     grid = _Grid.like(relevance)
-    b = relevance[:, :, None]
+    b, own = relevance[:, :, None], grid.level + relevance[:, :, None] * grid.column
     if pairwise:  # minus twice the covariance with the null column, plus the variance of the latter
-        own = b * (grid.column - 2 * grid.cross + grid.level * grid.nodes)
-    else:
-        own = grid.level + b * grid.column
+        own = own + grid.level * (b * grid.nodes - 1) - 2 * b * grid.cross
     by_column = torch.where(columns[:, None] >= 0, (own / (1 + b * grid.nodes))[:, columns], grid.level)
     return (_row_priors(relevance, grid)[:, rows] * by_column).sum(dim=2)
 

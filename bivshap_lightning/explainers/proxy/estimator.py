@@ -48,6 +48,8 @@ CACHED_ELEMENTS = 2**21
 ERROR_PAIRS = 1024
 # Players whose posterior error is computed, likewise.
 ERROR_PLAYERS = 256
+# Multiply-adds of a model in the time that calls take in a fit whatever their size.
+FIXED_WORK = 600_000_000
 # From so many players on, relevances are trained on more pairs.
 MANY_PLAYERS = 50
 # From so many players on, relevances are drawn more strongly towards each other.
@@ -110,22 +112,26 @@ def training_pairs(n_players: int) -> int:
 
 
 def fit_work(n_players: int, n_coalitions: int) -> int:
-    """About how many multiply-adds the fit of one sample takes: training, the systems of all pairs, errors.
+    """How many multiply-adds of a model take about the time that the fit of one sample takes.
+
+    Training, the systems of all pairs and errors, each with the factor by which it is slower on a processor than the
+    products of a model are.
 
     Example:
         >>> round(fit_work(64, 512) / 1e9, 1)
-        2.5
+        2.2
     """
     n_pairs, some = n_coalitions // 2, min(n_coalitions // 2, training_pairs(n_players))
     n_functionals = min(n_players**2, ERROR_PAIRS) + min(n_players, ERROR_PLAYERS)
-    training = (N_STEPS + 1) * (4 * some**3 + 8 * some**2 * n_players)
-    return training + 4 * n_pairs**3 + n_functionals * (4 * n_pairs**2 + 256 * n_pairs)
+    training = (N_STEPS + 1) * (10 * some**3 + 16 * some**2 * n_players + 2 * n_players**3)
+    return FIXED_WORK + training + 4 * n_pairs**3 + n_functionals * (2 * n_pairs**2 + 64 * n_pairs)
 
 
 def _block(n_pairs: int, n_players: int, device: torch.device) -> int:
     """Samples that are treated together."""
     n_functionals = min(n_players**2, ERROR_PAIRS + ERROR_PLAYERS)
-    per_sample = 6 * n_pairs**2 + 4 * n_functionals * n_pairs + 8 * min(n_pairs, training_pairs(n_players)) ** 2
+    some = min(n_pairs, training_pairs(n_players))
+    per_sample = 6 * n_pairs**2 + 4 * n_functionals * n_pairs + 8 * some**2 + 6 * some * n_players + 4 * n_players**2
     return max(1, (CACHED_ELEMENTS if device.type == "cpu" else MEMORY_ELEMENTS) // per_sample)
 
 
@@ -277,12 +283,14 @@ def _estimate(
         matrix.diagonal(dim1=1, dim2=2).zero_()
     noise = (variances[0] * proxy.posterior.scale[:, :, None]).clamp(min=0).sum(dim=(1, 2)) * spread[:, 0] ** 2
     estimate = Estimate(*results, *errors, pairwise_error=pairwise, noise=noise)
-    return _fall_back(estimate, kernel.estimate_from_values(values, design), proxy, standard, design)
+    return _fall_back(estimate, proxy, values, standard, design)
 
 
-def _fall_back(estimate: Estimate, plain: Estimate, proxy: _Proxy, values: PairedValues, design: Design) -> Estimate:
+def _fall_back(
+    estimate: Estimate, proxy: _Proxy, values: PairedValues, standard: PairedValues, design: Design
+) -> Estimate:
     """The plain estimate where the proxy failed, with a note for each sample where that is so."""
-    ours, theirs = proxy.left_out_error(design), kernel.left_out_error(values, design)
+    ours, theirs = proxy.left_out_error(design), kernel.left_out_error(standard, design)
     finite = estimate.bivariate.isfinite().all(dim=(1, 2)) & estimate.bivariate_error.isfinite().all(dim=(1, 2))
     failed = (proxy.posterior.failed | ~finite).tolist()
     poor = (ours > theirs).tolist()
@@ -291,6 +299,9 @@ def _fall_back(estimate: Estimate, plain: Estimate, proxy: _Proxy, values: Paire
         "proxy: worse leave-one-out fit than the regression, kernel estimate used" if p else ""
         for f, p in zip(failed, poor, strict=True)
     ]  # fmt: skip
+    if not any(reasons):
+        return estimate
+    plain = kernel.estimate_from_values(values, design)
     return estimate.where([not reason for reason in reasons], plain, notes=tuple(reasons))
 
 
