@@ -17,7 +17,7 @@ from bivshap_lightning.explainers.proxy import GaussianProcessProxy
 from bivshap_lightning.explainers.proxy.estimator import fit_work
 from bivshap_lightning.explainers.registry import Explainer, register
 from bivshap_lightning.explainers.sampling import Sampling
-from bivshap_lightning.explainers.stages import check_target_error
+from bivshap_lightning.explainers.stages import TIMES_MINIMUM, check_target_error
 from bivshap_lightning.explainers.trees import Trees
 from bivshap_lightning.game import Game
 
@@ -29,6 +29,10 @@ DEFAULT_TARGET_ERROR = 0.2
 # Rows that "sampling" needs for the accuracy of the proxy, per row of the proxy: 17 on images of 64 patches, 4 on texts
 # of 80 tokens (trained networks, errors taken to fall with the root of the rows).
 ROWS_SAVED = 8
+# Against background rows "sampling" evaluates one of them per coalition, the proxy all of them. 14 to 79 rows of the
+# former do as well as one coalition of the latter (8 and 32 background rows, trained networks, 12 and 13 players): this
+# many are saved per coalition.
+MOST_ROWS_SAVED = 30
 # With a target, the proxy is expected to reach it within this share of the rows that are allowed.
 EXPECTED_SHARE = 8
 # More coalitions than these need more than half a gigabyte for the systems of the proxy.
@@ -87,7 +91,7 @@ class Auto:
         if game.work_per_row is None:
             why = "the work of a model row is not known"
         else:
-            limit = proxy_limit(n_players, most, game.work_per_row * n_rows, has_target=has_target)
+            limit = proxy_limit(n_players, most, game.work_per_row, n_background=n_rows, has_target=has_target)
             if limit:
                 reason = "proxy: its fit takes less work than the model rows that it saves"
                 return Choice(GaussianProcessProxy(), reason, limit)
@@ -151,13 +155,14 @@ class Auto:
         )
 
 
-def proxy_limit(n_players: int, most: int, work_per_coalition: int, *, has_target: bool) -> int:
+def proxy_limit(n_players: int, most: int, work_per_row: int, *, n_background: int = 1, has_target: bool) -> int:
     """The most coalitions with which a proxy pays, 0 if it does not.
 
     Args:
         n_players: n.
-        most: coalitions that are allowed.
-        work_per_coalition: multiply-adds of the model for one of them.
+        most: coalitions that are allowed, each against all background rows.
+        work_per_row: multiply-adds of the model for one row.
+        n_background: how many background rows there are.
         has_target: rows stop at a target, so that fewer than all that are allowed are expected to be drawn.
 
     Example:
@@ -166,10 +171,12 @@ def proxy_limit(n_players: int, most: int, work_per_coalition: int, *, has_targe
         >>> proxy_limit(54, 4312, 8_000, has_target=True)
         0
     """
-    least = GaussianProcessProxy().minimum_evaluations(n_players)
+    # Few coalitions against many rows: "sampling" is better with as many model rows.
+    least = GaussianProcessProxy().minimum_evaluations(n_players) * (TIMES_MINIMUM if n_background > 1 else 1)
+    rows_saved = min((ROWS_SAVED - 1) * n_background, MOST_ROWS_SAVED)
 
     def pays(n_coalitions: int) -> bool:
-        saved = (ROWS_SAVED - 1) * n_coalitions * work_per_coalition
+        saved = rows_saved * n_coalitions * work_per_row
         return least <= n_coalitions <= MOST_PROXY_COALITIONS and saved > fit_work(n_players, n_coalitions)
 
     if not has_target:

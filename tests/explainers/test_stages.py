@@ -10,6 +10,7 @@ from bivshap_lightning.explainers.auto import DEFAULT_TARGET_ERROR, proxy_limit
 from bivshap_lightning.explainers.design import draw_design
 from bivshap_lightning.explainers.kernel import Kernel
 from bivshap_lightning.explainers.null_players import ReducedGame
+from bivshap_lightning.explainers.proxy.estimator import fit_work
 from bivshap_lightning.explainers.sampling import Sampling
 from bivshap_lightning.explainers.stages import StagedRun, stage_budgets
 from tests.oracles import Unanimity, relative_error
@@ -186,3 +187,18 @@ def test_the_proxy_is_not_given_more_rows_than_pay():
     limits = [proxy_limit(64, 4352, work, has_target=True) for work in (10**5, 5 * 10**5, 10**6, 10**7)]
     assert limits == sorted(limits)
     assert limits[-1] == 4352
+
+
+def test_the_proxy_saves_fewer_rows_against_background_rows_which_sampling_takes_one_by_one():
+    def limit(n_coalitions: int, work: int, n_background: int) -> int:
+        return proxy_limit(14, n_coalitions, work, n_background=n_background, has_target=False)
+
+    fit = fit_work(14, 256)
+    # 7 model rows of each coalition are saved against one row, 28 against 4, 30 against 8 and more.
+    for n_background, saved in ((1, 7), (4, 28), (8, 30), (32, 30)):
+        enough = fit // (saved * 256) + 1
+        assert limit(256, enough, n_background) == 256
+        assert limit(256, enough - 2, n_background) == 0
+    # 64 coalitions of 14 players are too few against many rows, and enough against one.
+    assert limit(64, 10**9, 32) == 0
+    assert limit(64, 10**9, 1) == 64
