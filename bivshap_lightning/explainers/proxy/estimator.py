@@ -50,8 +50,8 @@ ERROR_PAIRS = 1024
 ERROR_PLAYERS = 256
 # Multiply-adds of a model in the time that calls take in a fit whatever their size.
 FIXED_WORK = 600_000_000
-# From so many players on, relevances are trained on more pairs.
-MANY_PLAYERS = 50
+# Relevances are trained on at most so many pairs.
+TRAINING_PAIRS = 384
 # From so many players on, relevances are drawn more strongly towards each other.
 VERY_MANY_PLAYERS = 100
 
@@ -101,16 +101,6 @@ class GaussianProcessProxy(kernel.DesignEstimator):
         return [Estimate.join(same) for same in zip(*parts, strict=True)], torch.cat(taught)
 
 
-def training_pairs(n_players: int) -> int:
-    """How many pairs the relevances are trained on.
-
-    Example:
-        >>> training_pairs(14), training_pairs(196), training_pairs(1077)
-        (256, 384, 384)
-    """
-    return 256 if n_players < MANY_PLAYERS else 384
-
-
 def fit_work(n_players: int, n_coalitions: int) -> int:
     """How many multiply-adds of a model take about the time that the fit of one sample takes.
 
@@ -121,7 +111,7 @@ def fit_work(n_players: int, n_coalitions: int) -> int:
         >>> round(fit_work(64, 512) / 1e9, 1)
         2.2
     """
-    n_pairs, some = n_coalitions // 2, min(n_coalitions // 2, training_pairs(n_players))
+    n_pairs, some = n_coalitions // 2, min(n_coalitions // 2, TRAINING_PAIRS)
     n_functionals = min(n_players**2, ERROR_PAIRS) + min(n_players, ERROR_PLAYERS)
     training = (N_STEPS + 1) * (10 * some**3 + 16 * some**2 * n_players + 2 * n_players**3)
     return FIXED_WORK + training + 4 * n_pairs**3 + n_functionals * (2 * n_pairs**2 + 64 * n_pairs)
@@ -130,7 +120,7 @@ def fit_work(n_players: int, n_coalitions: int) -> int:
 def _block(n_pairs: int, n_players: int, device: torch.device) -> int:
     """Samples that are treated together."""
     n_functionals = min(n_players**2, ERROR_PAIRS + ERROR_PLAYERS)
-    some = min(n_pairs, training_pairs(n_players))
+    some = min(n_pairs, TRAINING_PAIRS)
     per_sample = 6 * n_pairs**2 + 4 * n_functionals * n_pairs + 8 * some**2 + 6 * some * n_players + 4 * n_players**2
     return max(1, (CACHED_ELEMENTS if device.type == "cpu" else MEMORY_ELEMENTS) // per_sample)
 
@@ -154,7 +144,7 @@ class _Process:
         """Find the relevances on some of the pairs of standardised values, from where a previous stage got to."""
         signs, n = design.signs, design.masks.shape[1]
         # Evenly spaced: pairs of all sizes, by a rule that depends on nothing but the design.
-        n_some = min(len(signs), training_pairs(n))
+        n_some = min(len(signs), TRAINING_PAIRS)
         some = torch.arange(n_some, device=signs.device) * len(signs) // n_some
         ridge = 0.2 if n < VERY_MANY_PLAYERS else 1.0
         parameters = train(signs[some], values.odd[:, some], values.even[:, some], ridge=ridge, start=start)
