@@ -9,8 +9,10 @@ With background rows, an order and its reverse are evaluated against one row, th
 one model row, and the spread of the rows is in the standard errors. At equal model rows this is more accurate than
 fewer orders against all rows (``benchmarks/bench_background.py``).
 
-Two things are done with the sampled means:
+Three things are done with the sampled means:
 
+* From 20 pairs of orders on, gains of a game of players and pairs of players, whose mean is known exactly, are
+  subtracted where that lowers the error (:mod:`~bivshap_lightning.explainers.control_variate`).
 * ``E2[i, j] = R[i] + C[i, j]`` with a symmetric C for every game, R being the null column. The two estimates of each
   entry of C are averaged, the one from the less noisy row counting more. Entries without any gain stay zero.
 * Gains that never occurred in m pairs of orders can still occur with a probability of up to 3 / m (at 95 % confidence).
@@ -23,17 +25,22 @@ Two things are done with the sampled means:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from bivshap_lightning.explainers.control_variate import PairGame, before, fit_pair_game
 from bivshap_lightning.explainers.null_players import Estimate
 from bivshap_lightning.explainers.registry import register
 from bivshap_lightning.explainers.rows import AllCoalitions, RowEstimator, Rows
 
 # Elements of the (orders, n, n) precedence tensor held at once.
 BLOCK_ELEMENTS = 2**24
+# Elements of the same tensor of a fit; orders beyond it are not fitted.
+FIT_ELEMENTS = 2**22
+# The fewest pairs of orders of which a half is enough to fit a control variate.
+LEAST_CONTROLLED = 20
 # Up to so many pairs of orders, an error is widened by a whole pair of orders with typical gains; beyond, by less.
 FEW_PAIRS = 20
 # Fewer gains than this, counted as (sum of sizes) ** 2 / (sum of squares), do not tell how they vary.
@@ -157,18 +164,92 @@ class Sampling(RowEstimator):
 
 def _estimate_chains(rows: Chains, values: Tensor) -> Estimate:
     positions = rows.positions
-    n_pairs, n = positions.shape
+    n_pairs = len(positions)
     forward, backward = rows.gains(values)
-    block = max(1, BLOCK_ELEMENTS // n**2)
-    moments = [
-        _moments(forward[:, part], backward[:, part], positions[part])
-        for part in (slice(start, start + block) for start in range(0, n_pairs, block))
-    ]
-    sums = _Moments(*(torch.stack(m).sum(dim=0) for m in zip(*moments, strict=True)))
-    estimate = _allow_for_few_orders(_estimate(sums, n_pairs), forward, backward)
+    sums = _summed_moments(forward, backward, positions)
+    estimate = _estimate(sums, n_pairs)
+    if n_pairs >= LEAST_CONTROLLED:
+        estimate = _control(estimate, forward, backward, positions)
+    estimate = _allow_for_few_orders(estimate, forward, backward)
     largest, plausible = _largest_gains(forward, backward)
     estimate = replace(estimate, noise=(estimate.bivariate_error**2).sum(dim=(1, 2)))
     return _allow_for_unseen_gains(_symmetrise(estimate, sums, largest), sums, largest, plausible, n_pairs)
+
+
+def _blocks(positions: Tensor) -> list[slice]:
+    n_pairs, n = positions.shape
+    size = max(1, BLOCK_ELEMENTS // n**2)
+    return [slice(start, start + size) for start in range(0, n_pairs, size)]
+
+
+def _summed_moments(forward: Tensor, backward: Tensor, positions: Tensor) -> _Moments:
+    """Moments of all pairs of orders, block by block."""
+    parts = [_moments(forward[:, part], backward[:, part], positions[part]) for part in _blocks(positions)]
+    return _Moments(*(torch.stack(same).sum(dim=0) for same in zip(*parts, strict=True)))
+
+
+def _control(plain: Estimate, forward: Tensor, backward: Tensor, positions: Tensor) -> Estimate:
+    """The estimate with a game of pairs as control variate, where that lowers the error.
+
+    The game for one half of the orders is fitted to the other half.
+    """
+    n_pairs = len(positions)
+    halves = (slice(0, n_pairs // 2), slice(n_pairs // 2, n_pairs))
+    games = [_fit(forward[:, other], backward[:, other], positions[other]) for other in reversed(halves)]
+    predicted = [_predicted(game, positions[half]) for game, half in zip(games, halves, strict=True)]
+    ahead, back = (torch.cat([both[k] for both in predicted], dim=1) for k in (0, 1))
+    factor = _factor(torch.cat([forward, backward], dim=1), torch.cat([ahead, back], dim=1))
+    forward, backward = forward - factor[:, None] * ahead, backward - factor[:, None] * back
+    parts = []
+    for game, half in zip(games, halves, strict=True):
+        size = half.stop - half.start
+        found = _estimate(_summed_moments(forward[:, half], backward[:, half], positions[half]), size)
+        shifted = replace(
+            found,
+            bivariate=found.bivariate + factor[:, :, None] * game.bivariate,
+            shapley=found.shapley + factor * game.shapley,
+            null_column=found.null_column + factor * game.null_column,
+        )
+        parts.append((size / n_pairs, shifted))
+    return _smaller_errors(plain, parts)
+
+
+def _fit(forward: Tensor, backward: Tensor, positions: Tensor) -> PairGame:
+    most = max(LEAST_CONTROLLED, FIT_ELEMENTS // positions.shape[1] ** 2)
+    return fit_pair_game(torch.cat([forward[:, :most], backward[:, :most]], dim=1), positions[:most])
+
+
+def _predicted(game: PairGame, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Gains (B, m, n) of a game of pairs in orders and in their reverses."""
+    parts = [game.gains(before(positions[part], game.pair.dtype)).chunk(2, dim=1) for part in _blocks(positions)]
+    return torch.cat([ahead for ahead, _ in parts], dim=1), torch.cat([back for _, back in parts], dim=1)
+
+
+def _factor(gains: Tensor, predicted: Tensor) -> Tensor:
+    """(B, n) by what to multiply the predicted gains of a player so that the least is left of its own."""
+    centred = predicted - predicted.mean(dim=1, keepdim=True)
+    slope = (gains * centred).sum(dim=1) / (centred**2).sum(dim=1).clamp(min=torch.finfo(gains.dtype).tiny)
+    return slope.clamp(min=0)
+
+
+def _smaller_errors(plain: Estimate, parts: list[tuple[float, Estimate]]) -> Estimate:
+    """Of every entry the plain estimate or the weighted mean of independent ones, whichever has the smaller error."""
+
+    def mean(name: str) -> Tensor:
+        return torch.stack([share * getattr(part, name) for share, part in parts]).sum(dim=0)
+
+    def error(name: str) -> Tensor:
+        return torch.stack([(share * getattr(part, name)) ** 2 for share, part in parts]).sum(dim=0).sqrt()
+
+    chosen: dict[str, Any] = {}
+    for name in ("bivariate", "shapley", "null_column"):
+        found = error(f"{name}_error")
+        is_better = found < getattr(plain, f"{name}_error")
+        chosen[name] = torch.where(is_better, mean(name), getattr(plain, name))
+        chosen[f"{name}_error"] = torch.where(is_better, found, getattr(plain, f"{name}_error"))
+        if name == "bivariate" and plain.pairwise_error is not None:
+            chosen["pairwise_error"] = torch.where(is_better, error("pairwise_error"), plain.pairwise_error)
+    return replace(plain, **chosen)
 
 
 def _largest_gains(forward: Tensor, backward: Tensor) -> tuple[Tensor, Tensor]:
@@ -210,8 +291,7 @@ def _moments(forward: Tensor, backward: Tensor, positions: Tensor) -> _Moments:
     before i in exactly one of them, so the square of the mean is a quarter of the one square that is left.
     """
     n = positions.shape[1]
-    both = torch.cat([positions, n - 1 - positions])
-    counted = (both[:, None, :] < both[:, :, None]).to(forward.dtype)
+    counted = before(positions, forward.dtype)
     gains = torch.cat([forward, backward], dim=1) / 2
     early, late = (positions + 1) / (2 * (n + 1)), (n - positions) / (2 * (n + 1))
     null = forward * early + backward * late
