@@ -1,4 +1,4 @@
-"""Sentences about a whole audit: that there was nothing to explain, or that an accuracy is no better than its control.
+"""Sentences about a whole audit: nothing to explain, an accuracy no better than its control, or most pairs undecided.
 
 They stand in the record, on the page and in the log line, because numbers alone do not say it: a model that ignores its
 inputs has 100 % removable features at accuracy 1.
@@ -6,15 +6,22 @@ inputs has 100 % removable features at accuracy 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings
+from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.threshold import CONFIDENCE, normal_quantile
 from bivshap_lightning.metrics.catalogue import REDUNDANCY
 
 LITTLE = {"probability": 0.1, "logit": 0.5, "log_odds": 0.5}
 """Mean `abs(u(all) - u(none))` by behavior up to which there is nothing to explain: what untrained networks reach."""
 
 NOTHING = "nothing to explain here"
+
+MANY_UNDECIDED = 0.5
+"""Share of undecided pairs above which a note says what would lower it."""
 
 
 def notes_of(result: AuditResult, settings: AuditSettings) -> tuple[str, ...]:
@@ -24,7 +31,13 @@ def notes_of(result: AuditResult, settings: AuditSettings) -> tuple[str, ...]:
         result: of the audit.
         settings: of the audit.
     """
-    found = [_nothing_to_explain(result, settings), _control_is_as_good(result), _earlier(result), settings.remark]
+    found = [
+        _nothing_to_explain(result, settings),
+        _control_is_as_good(result),
+        _undecided([sample.graph for sample in result.samples], settings.known_gamma),
+        _earlier(result),
+        settings.remark,
+    ]
     return tuple(note for note in found if note)
 
 
@@ -61,6 +74,23 @@ def _control_is_as_good(result: AuditResult) -> str:
         f"Keeping one feature of each group of H keeps the prediction in {accuracy:.0%} of the samples, {control}: the "
         "groups say nothing here."
     ).replace("%", " %")
+
+
+def _undecided(graphs: Sequence[ExplanationGraph], gamma: float) -> str:
+    """How wide the intervals of undecided pairs are and what narrows them, if these are most pairs."""
+    of_samples = [graph.redundancy(gamma) for graph in graphs]
+    n_pairs = sum(h.n_players * (h.n_players - 1) for h in of_samples)
+    n_undecided = sum(h.n_undecided for h in of_samples)
+    if n_undecided <= MANY_UNDECIDED * n_pairs or not gamma:
+        return ""
+    errors = [graph.standard_error[h.undecided] for graph, h in zip(graphs, of_samples, strict=True)]
+    width = normal_quantile(CONFIDENCE) * float(np.median(np.concatenate(errors))) / gamma
+    share = f"{n_undecided / n_pairs:.0%}".replace("%", " %")
+    return (
+        f"{share} of the ordered pairs are undecided: the intervals of half of them reach {width:.2g} times gamma or "
+        "more to either side. A larger `n_evaluations` narrows them; fewer, larger groups of features or a larger "
+        "`gamma` need fewer rows."
+    )
 
 
 def _earlier(result: AuditResult) -> str:

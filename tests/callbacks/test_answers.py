@@ -152,6 +152,33 @@ def test_an_accuracy_that_its_control_reaches_says_nothing(tmp_path):
     assert record.metrics["bivshap/roles/interchangeable"].value == 0
 
 
+def test_most_pairs_undecided_is_said_with_what_lowers_it(tmp_path):
+    """Twenty columns and the fewest orders: intervals are wide, and the note says how wide and what narrows them."""
+
+    class Wide(Module):
+        def forward(self, x):
+            score = torch.tanh(x.sum(dim=1))
+            return torch.stack([-score, score], dim=1)
+
+    data = torch.rand(4, 20), torch.ones(4).long()
+    _, short = validated(tmp_path, Wide(), *data, method="sampling", n_evaluations=100, baselines=0.0)
+    (note,) = (note for note in short.notes if "undecided" in note)
+    share = short.metrics["bivshap/redundancy/share_undecided"].value
+    assert share > 0.5
+    assert note.startswith(f"{share:.0%} of the ordered pairs are undecided".replace("%", " %"))
+    half_widths = [
+        1.96 * g.standard_error[g.redundancy(short.configuration.gamma).undecided] for g in short.sample_graphs
+    ]
+    width = np.median(np.concatenate(half_widths)) / short.configuration.gamma
+    assert f"reach {width:.2g} times gamma or more" in note
+    assert "A larger `n_evaluations` narrows them" in note
+    assert "ordered pairs are undecided" in render_page(short)
+
+
+def test_decided_pairs_are_not_called_undecided(either):
+    assert not any("undecided" in note for note in either[1].notes)
+
+
 def test_a_regression_has_its_own_numbers_and_no_classes(tmp_path):
     x = torch.tensor([[1.0, 1.0, 1.0], [-1.0, 1.0, 0.5], [-2.0, -1.0, 1.0], [0.5, 3.0, 0.0]])
     callback, record = validated(tmp_path, Value(), x, Value()(x) + 0.1, n_samples=4, task="regression")
