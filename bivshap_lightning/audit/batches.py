@@ -280,18 +280,25 @@ def _lines(value: Any, prefix: str) -> list[str]:
     return [f"{prefix}{type(value).__name__}"]
 
 
+_ONE_PATH = "input_fn is the import path of such a function"
+
+
 def _cannot_read(batch: Any, parameters: Sequence[str]) -> str:
     names = [name for name in batch if isinstance(batch[name], Tensor)] if isinstance(batch, Mapping) else []
     labels = next((name for name in names if name in LABEL_KEYS), None)
     inputs = ", ".join(f"batch[{name!r}]" for name in names if name != labels) or "batch[...]"
     target = f"batch[{labels!r}]" if labels else "labels_or_None"
     called = f" forward takes {', '.join(parameters)}." if parameters else ""
+    keys = ", ".join(repr(name) for name in names if name != labels)
+    takes_mapping = len(parameters) == 1 and "," in keys
+    arguments = f"dict(zip(({keys}), inputs))" if takes_mapping else "*inputs"
+    also = " --audit.forward_fn package.module.call" if takes_mapping else ""
     return (
         "`batch` must hold input tensors where BivShapCallback can find them, got\n"
         f"{batch_tree(batch)}\n"
         f"Write where they are:{called}\n"
         f"  BivShapCallback(input_fn=lambda batch: (({inputs}), {target}),\n"
-        "                  forward_fn=lambda module, *inputs: module(*inputs))\n"
-        "On the command line and in YAML input_fn is the import path of such a function: "
-        "--audit.input_fn package.module.find_inputs"
+        f"                  forward_fn=lambda module, *inputs: module({arguments}))\n"
+        f"On the command line and in YAML {'they are import paths of such functions' if also else _ONE_PATH}: "
+        f"--audit.input_fn package.module.find_inputs{also}"
     )

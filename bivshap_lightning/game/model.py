@@ -223,7 +223,8 @@ def _as_scores(output: Any, like: Tensor) -> Tensor:
     if not isinstance(output, (Tensor, np.ndarray)):
         raise TypeError(
             f"`model` must return a tensor or an array of scores, got {type(output).__name__}. "
-            "Wrap it in a function that returns the scores alone."
+            "Wrap it in a function that returns the scores alone; in a callback, if they come first: "
+            "forward_fn=lambda module, *inputs: module(*inputs)[0]"
         )
     if isinstance(output, Tensor) and (output.layout != torch.strided or output.is_nested):
         kind = "nested" if output.is_nested else output.layout

@@ -114,3 +114,22 @@ def test_the_message_shows_the_line_for_this_batch():
         read_batch({"left": X, "right": X, "y": Y}, forward=two_inputs)
     with pytest.raises(TypeError, match=r"forward takes image, table\.[^$]*--audit\.input_fn package\.module"):
         read_batch({"left": X, "right": X, "y": Y}, forward=two_inputs)
+
+
+class TakesBatch(torch.nn.Module):
+    def forward(self, batch):
+        return batch["left"] + 2 * batch["right"]
+
+
+def test_the_line_for_a_forward_that_takes_the_batch_itself_works():
+    module, batch = TakesBatch(), {"left": X, "right": 10 * X, "y": Y}
+    with pytest.raises(
+        TypeError, match=r"import paths of such functions: --audit\.input_fn .* --audit\.forward_fn"
+    ) as caught:
+        read_batch(batch, forward=module.forward)
+    shown = str(caught.value)
+    call = shown[shown.index("BivShapCallback(") : shown.index("\nOn the command line")]
+    functions = eval(call, {"BivShapCallback": dict})
+    inputs, labels = functions["input_fn"](batch)
+    assert torch.equal(functions["forward_fn"](module, *inputs), module(batch))
+    assert labels is Y
