@@ -38,7 +38,7 @@ from bivshap_lightning.views.figures.text import Align
 
 MIN_ROWS, MAX_ROWS = 3, 30
 
-DIRECTION = "Of two substitutes, the one with the larger ring makes the other redundant."
+DIRECTION = "Of two substitutes, the one with the larger ring leaves less of the other."
 
 _LABEL_SIZE = 13
 _TEXT_SIZE = 12

@@ -174,7 +174,7 @@ function legend(axis, arcs) {
 
 /** The strongest pair in a sentence, with its direction. */
 function message(context, arcs) {
-  const direction = "Of two substitutes, the one with the larger ring makes the other redundant.";
+  const direction = "Of two substitutes, the one with the larger ring leaves less of the other.";
   if (!arcs.length) return "No pair of these features interacts noticeably: the line between dot and ring is what many small overlaps take away.";
   const [i, j, term] = arcs[0];
   const { late } = context.graph.axis;
