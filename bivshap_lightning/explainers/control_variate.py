@@ -27,6 +27,11 @@ class PairGame(NamedTuple):
     Attributes:
         single: (B, n) the value of each player.
         pair: (B, n, n) the value of each pair, symmetric, diagonal 0.
+
+    Example:
+        >>> both = PairGame(torch.zeros(1, 2), torch.tensor([[[0.0, 1.0], [1.0, 0.0]]]))  # AND(a, b)
+        >>> both.shapley, both.bivariate[0, 0]
+        (tensor([[0.5000, 0.5000]]), tensor([0.0000, 0.5000]))
     """
 
     single: Tensor
@@ -60,7 +65,13 @@ class PairGame(NamedTuple):
 
 
 def before(positions: Tensor, dtype: torch.dtype) -> Tensor:
-    """(2 m, n, n) whether j comes before i, in m orders and then in their reverses."""
+    """(2 m, n, n) whether j comes before i, in m orders and then in their reverses.
+
+    Example:
+        >>> before(torch.tensor([[1, 0]]), torch.float32)[0]
+        tensor([[0., 1.],
+                [0., 0.]])
+    """
     both = torch.cat([positions, positions.shape[1] - 1 - positions])
     return (both[:, None, :] < both[:, :, None]).to(dtype)
 
@@ -74,6 +85,12 @@ def fit_pair_game(gains: Tensor, positions: Tensor) -> PairGame:
     Args:
         gains: (B, 2 m, n) in m orders and then in their reverses.
         positions: (m, n) of the players in the orders.
+
+    Example:
+        >>> gains = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]])  # AND(a, b): the second one to join gains 1
+        >>> fit_pair_game(gains, torch.tensor([[0, 1]])).pair[0].round(decimals=3)
+        tensor([[0., 1.],
+                [1., 0.]])
     """
     counted = before(positions, gains.dtype)
     scale = (gains**2).mean(dim=1).sqrt()
