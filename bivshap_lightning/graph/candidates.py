@@ -115,6 +115,9 @@ def hybrid_order(
 ) -> IndexArray:
     """Return players in the order of greedy selection in which the model chooses among the best candidates.
 
+    Greedy selection looks one step ahead only, so the order of "keep" is sometimes the better one. Each step therefore
+    also asks for the value of its first players, and the order whose values have the larger sum is returned.
+
     Args:
         graph: With Shapley values.
         values: Of coalitions of the graph's sample.
@@ -124,23 +127,27 @@ def hybrid_order(
     Example:
         >>> from bivshap_lightning.graph import ExplanationGraph
         >>> graph = ExplanationGraph([[0, 1], [1, 0]], shapley=[2, 2])
-        >>> hybrid_order(graph, lambda masks: masks @ np.array([1.0, 3.0]), 2)
+        >>> hybrid_order(graph, lambda masks: masks @ np.array([1.0, 3.0]), 3)
         array([1, 0])
     """
-    gains, sign = KeepGains.of(graph), graph.sign
-    chosen = np.zeros(graph.n_players, dtype=np.bool_)
+    gains, keep = KeepGains.of(graph), graph.order("keep")
+    chosen, kept = np.zeros((2, graph.n_players), dtype=np.bool_)
     order = np.empty(graph.n_players, dtype=np.intp)
+    ahead_of_keep = 0.0
     for position in range(graph.n_players):
-        n = min(n_candidates, n_evaluations)
-        candidates = gains.best(chosen, max(n, 1))
+        kept[keep[position]] = True
+        candidates = gains.best(chosen, max(min(n_candidates, n_evaluations - 1), 1))
+        best = candidates[0]
         if len(candidates) > 1:
             masks = np.repeat(chosen[None], len(candidates), axis=0)
             masks[np.arange(len(candidates)), candidates] = True
-            n_evaluations -= len(candidates)
-            candidates = candidates[[int(np.argmax(sign * np.asarray(values(masks), dtype=np.float64)))]]
-        order[position] = candidates[0]
-        chosen[candidates[0]] = True
-    return order
+            found = graph.sign * np.asarray(values(np.vstack([masks, kept])), dtype=np.float64)
+            n_evaluations -= len(found)
+            best = candidates[int(np.argmax(found[:-1]))]
+            ahead_of_keep += float(found[:-1].max() - found[-1])
+        order[position] = best
+        chosen[best] = True
+    return order if ahead_of_keep >= 0 else keep
 
 
 def hybrid_scores(

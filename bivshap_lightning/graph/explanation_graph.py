@@ -124,7 +124,7 @@ class ExplanationGraph(GraphValues):
                 the player with the largest value. Otherwise uniformly.
             oriented: Whether values are multiplied by `sign`; the paper's ranking takes them as they are.
             game: For "keep": the :class:`~bivshap_lightning.Game` of the graph, whose model then chooses among the
-                eight best candidates of each step.
+                eight best candidates of each step; the order without the model is kept where its values are higher.
             n_evaluations: Coalitions that may be evaluated for that; by default a tenth of the paper's budget,
                 `2 (2F + 2048)`. The steps after that go by the graph alone.
             sample: Which sample of the game the graph is of.

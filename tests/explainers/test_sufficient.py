@@ -10,6 +10,8 @@ from torch import nn
 import bivshap_lightning
 from bivshap_lightning import BivariateShapley, Game, sufficient_set
 from bivshap_lightning.graph.candidates import KeepGains, hybrid_order, values_of_sample
+from tests.graph.games import graph_of, random_table
+from tests.oracles import table_value
 
 N_PLAYERS, N_SAMPLES = 8, 12
 
@@ -159,13 +161,10 @@ def greedy_with_the_model(values, sign=1.0) -> list[int]:
 
 def test_the_hybrid_is_between_keep_and_greedy_selection():
     game, explanation = explained(0)
-    for b in range(4):
-        graph, values = explanation.graph(b), values_of_sample(game, b)
-        assert hybrid_order(graph, values, 0).tolist() == graph.order("keep").tolist()
-        assert hybrid_order(graph, values, 10**6).tolist() == greedy_with_the_model(values, graph.sign)
     areas = {"keep": [], "hybrid": [], "greedy": []}
     for b in range(N_SAMPLES):
         graph, values = explanation.graph(b), values_of_sample(game, b)
+        assert hybrid_order(graph, values, 0).tolist() == graph.order("keep").tolist()
         orders = {
             "keep": graph.order("keep"),
             "hybrid": hybrid_order(graph, values, 30, n_candidates=3),
@@ -174,6 +173,35 @@ def test_the_hybrid_is_between_keep_and_greedy_selection():
         for name, order in orders.items():
             areas[name].append(graph.sign * insertion(values, order))
     assert np.mean(areas["keep"]) < np.mean(areas["hybrid"]) <= np.mean(areas["greedy"]) + 1e-3
+
+
+def test_the_hybrid_is_greedy_selection_where_the_order_of_keep_is_not_better():
+    for seed in range(1, 20, 2):  # tables without ties
+        table = random_table(N_PLAYERS, seed)
+        graph = graph_of(table_value(table), N_PLAYERS)
+
+        def values(masks, table=table):
+            return table[masks @ (1 << np.arange(N_PLAYERS))]
+
+        greedy = greedy_with_the_model(values, graph.sign)
+        assert graph.sign * insertion(values, greedy) > graph.sign * insertion(values, graph.order("keep"))
+        assert hybrid_order(graph, values, 10**6).tolist() == greedy
+
+
+def test_the_hybrid_returns_the_order_of_keep_where_greedy_selection_is_misled():
+    """The last player is worth most alone, and nothing beside any other one."""
+    worth = [0.4, 0.35, 0.25]
+
+    def value(members):
+        return 0.42 if members == {3} else sum(worth[k] for k in members if k < 3)
+
+    def values(masks):
+        return np.array([value(set(np.flatnonzero(mask).tolist())) for mask in masks])
+
+    graph = graph_of(lambda members: value(set(members)), 4)
+    assert graph.order("keep").tolist() == [0, 1, 2, 3]
+    for n_evaluations in (0, 5, 100):
+        assert hybrid_order(graph, values, n_evaluations)[0] == (3 if n_evaluations == 5 else 0)
 
 
 def test_scores_of_the_hybrid():
@@ -187,7 +215,7 @@ def test_scores_of_the_hybrid():
     assert scores.sum() == pytest.approx(1)
     assert np.argsort(-scores).tolist() == hybrid_order(graph, values_of_sample(game, 2), 20).tolist()
     default = graph.ranking("keep", game=game, sample=2)
-    assert np.argsort(-default).tolist() == greedy_with_the_model(values_of_sample(game, 2), graph.sign)
+    assert np.argsort(-default).tolist() == hybrid_order(graph, values_of_sample(game, 2), 10**6).tolist()
     with pytest.raises(ValueError, match="`method` must be 'keep' with `game`, got 'pagerank'"):
         graph.ranking("pagerank", game=game)
     with pytest.raises(ValueError, match="`n_evaluations` must be given with `game` only"):
