@@ -83,7 +83,7 @@ def _write_starter(options: argparse.Namespace) -> int:
     if options.json:
         put_json({"rules": str(options.output)})
     else:
-        put(f"bivshap: starter rules {options.output}; they catch only gross leaks and shortcuts")
+        put(f"bivshap: starter rules {options.output}; they catch only gross leaks")
     return PASSED
 
 

@@ -121,7 +121,7 @@ def _demand_comparable(records: Sequence[AuditRecord]) -> None:
         if its.keys() != keys.keys():
             raise GateError(
                 f"{record.source} and {first.source} must explain the same samples, got "
-                f"{len(its.keys() & keys.keys())} shared of {len(its)}. Audit the same samples "
+                f"{len(its.keys() & keys.keys())} shared of {len(its)} and {len(keys)}. Audit the same samples "
                 "(`bivshap audit --like RECORD`)."
             )
         if its != keys:

@@ -12,7 +12,7 @@ import numpy as np
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.audit.record_parts import ALL_CLASSES
 from bivshap_lightning.gate.profile import Shares, default_gammas, known_graphs
-from bivshap_lightning.gate.rules import GateError
+from bivshap_lightning.gate.rules import GateError, NotInRecordError
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.checks import FloatArray
 from bivshap_lightning.graph.naming import names_without_repeat_number, positions_by_name
@@ -28,17 +28,20 @@ Statistic = Callable[[FloatArray], FloatArray]
 def measure_top(
     record: AuditRecord, metric: str, *, class_name: str = ALL_CLASSES, confidence: float = 0.95
 ) -> Interval:
-    """How much the most important feature has of all importance, or of that of the first two.
+    """How much one feature has of all importance or of that of the first two, or how often it suffices alone.
 
     Args:
         record: the record.
-        metric: tag, "top1_share" or "top1_lead".
+        metric: tag, "top1_share", "top1_lead" or "top1_alone".
         class_name: only samples of this class; "all" for all.
         confidence: one-sided.
 
     Raises:
+        NotInRecordError: the record has no sufficient sets, and the metric is about them.
         GateError: the samples have no features in common, or there is no such class.
     """
+    if metric == "top1_alone":
+        return _jackknife(_alone(record, class_name)[1], _top_alone, confidence)
     _, importance = importance_of(record, class_name)
     return _jackknife(importance, {"top1_share": _top_share, "top1_lead": _top_lead}[metric], confidence)
 
@@ -193,6 +196,39 @@ def _top_share(totals: FloatArray) -> FloatArray:
 
 def _top_lead(totals: FloatArray) -> FloatArray:
     return _top_share(-np.sort(-totals, axis=1)[:, :2])
+
+
+def most_often_alone(record: AuditRecord, class_name: str = ALL_CLASSES, n: int = 3) -> tuple[str, ...]:
+    """The features that suffice alone most often, in words.
+
+    Args:
+        record: with sufficient sets.
+        class_name: only samples of this class; "all" for all.
+        n: at most so many.
+    """
+    names, alone = _alone(record, class_name)
+    *counts, whole = alone.sum(axis=0).astype(int).tolist()
+    largest = sorted(zip(counts, names, strict=True), key=lambda item: -item[0])[:n]
+    return tuple(f"{name}: suffices alone for {count} of {whole} samples" for count, name in largest)
+
+
+def _alone(record: AuditRecord, class_name: str) -> tuple[tuple[str, ...], FloatArray]:
+    """Names, and for each sample which suffices alone and, in the last column, whether any feature is needed."""
+    found = [s.sufficient for s in record.samples if class_name in (ALL_CLASSES, s.class_name)]
+    sets = [its.members for its in found if its is not None]
+    if len(sets) < len(found) or not sets:
+        raise NotInRecordError(
+            f"{record.source}: the record must hold a sufficient set of every sample for 'top1_alone', got "
+            f"{len(sets)} of {len(found)}. Audit again, or leave out the rule."
+        )
+    alone = [members[0] if len(members) == 1 else "" for members in sets]
+    names = sorted({name for name in alone if name})
+    rows = [[*(a == name for name in names), bool(its)] for a, its in zip(alone, sets, strict=True)]
+    return tuple(names), np.array(rows, dtype=np.float64)
+
+
+def _top_alone(totals: FloatArray) -> FloatArray:
+    return cast("FloatArray", totals[:, :-1].max(axis=1, initial=0.0) / np.maximum(totals[:, -1], 1.0))
 
 
 def _normalised(totals: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ from functools import cached_property
 from bivshap_lightning.audit.record import AuditRecord, as_record
 from bivshap_lightning.audit.record_parts import ALL_CLASSES
 from bivshap_lightning.gate.drift import GraphPair, drift, largest_moves
-from bivshap_lightning.gate.features import describe_feature, importance_of
+from bivshap_lightning.gate.features import describe_feature, importance_of, most_often_alone
 from bivshap_lightning.gate.measuring import (
     count_groups,
     demand_comparable,
@@ -29,7 +29,7 @@ from bivshap_lightning.gate.record_drift import (
     sharing_note,
 )
 from bivshap_lightning.gate.reference import Reference
-from bivshap_lightning.gate.rules import GateError, Rule
+from bivshap_lightning.gate.rules import GateError, NotInRecordError, Rule
 from bivshap_lightning.gate.rules_file import GateFile, as_gate
 from bivshap_lightning.gate.thresholds import THRESHOLDS, Threshold
 from bivshap_lightning.gate.verdict import Check, RuleResult, Verdict
@@ -106,12 +106,13 @@ def judge(record: Record, rules: Rules, against: Record | None = None) -> Verdic
     case = _Case(record, previous, gate.reference)
     names = [gate.reference.name] if gate.reference is not None else []
     names += [] if previous is None else [_title_of(previous)]
+    results, left_out = _judge_rules(gate.rules, case)
     return Verdict(
-        results=tuple(_judge_rule(rule, case) for rule in gate.rules),
+        results=results,
         record=_title_of(record),
         against=" and ".join(names) or None,
         n_samples=len(record.samples),
-        notes=case.notes(gate.rules),
+        notes=(*case.notes(gate.rules), *left_out),
     )
 
 
@@ -156,6 +157,21 @@ def assert_gate(record: Record, rules: Rules, against: Record | None = None) -> 
 def _title_of(record: AuditRecord) -> str:
     moment = ", ".join(f"{name} {value}" for name, value in record.run.moment.items())
     return f"{record.source} ({moment})" if moment else record.source
+
+
+def _judge_rules(rules: Sequence[Rule], case: _Case) -> tuple[tuple[RuleResult, ...], tuple[str, ...]]:
+    """Results, and a sentence for each rule that only warns and whose number the record cannot have."""
+    results, left_out = [], []
+    for rule in rules:
+        try:
+            results.append(_judge_rule(rule, case))
+        except NotInRecordError as error:
+            if rule.severity != "warn":
+                raise
+            left_out.append(f"not judged, {error}")
+    if not results and left_out:
+        raise GateError(f"`rules` must have one that this record can be judged by, got none: {left_out[0]}")
+    return tuple(results), tuple(left_out)
 
 
 def _judge_rule(rule: Rule, case: _Case) -> RuleResult:
@@ -273,6 +289,8 @@ def _reasons(rule: Rule, check: Check, case: _Case) -> tuple[str, ...]:
         return tuple(largest_moves(rule.metric, graph_pair(name, record, previous)))
     if rule.feature is not None:
         return tuple(describe_feature(record, rule.feature, class_name=name))
+    if rule.metric == "top1_alone":
+        return most_often_alone(record, name)
     if rule.scope == "record":
         return _largest_shares(record, name)
     highest = not THRESHOLDS[check.threshold_name].at_least

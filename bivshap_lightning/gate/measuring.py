@@ -11,7 +11,7 @@ from bivshap_lightning.audit.record import COMPARED, AuditRecord, SampleSummary
 from bivshap_lightning.audit.record_parts import ALL_CLASSES
 from bivshap_lightning.gate.features import measure_feature, measure_top
 from bivshap_lightning.gate.reference import demand_same_settings
-from bivshap_lightning.gate.rules import GateError
+from bivshap_lightning.gate.rules import GateError, NotInRecordError
 from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.metrics.catalogue import (
     CATALOGUE,
@@ -43,9 +43,16 @@ def measure(
         feature: the feature that a "feature/..." number is about.
 
     Raises:
+        NotInRecordError: the number is one of other tasks than the record's, or of what the record does not hold.
         GateError: there is no such metric, class or feature.
     """
     number = find_number(metric)
+    task = record.configuration.task
+    if number is not None and task and not number.applies_to(task) and metric not in record.metrics:
+        raise NotInRecordError(
+            f"{record.source}: `metric` must be a number of a {task} model, got {metric!r}, which is one of "
+            f"{', '.join(number.tasks)}. Leave out the rule."
+        )
     if number is not None and number.scope == "record":
         return measure_top(record, metric, class_name=class_name, confidence=confidence)
     if number is not None and number.scope == "feature":

@@ -101,13 +101,16 @@ def sharing_note(now: Collection[str], before: Collection[str]) -> tuple[str, ..
         ()
         >>> sharing_note(["a", "b"], ["b", "c"])[0].partition(":")[0]
         'the records share 1 of 2 samples'
+        >>> sharing_note(["a", "b"], ["a", "b", "c"])[0].partition(":")[0]
+        'the records share 2 of 2 samples (3 before)'
     """
     n_shared = len(set(now) & set(before))
-    if n_shared == len(now):
+    if n_shared == len(now) == len(before):
         return ()
+    there = "" if len(now) == len(before) else f" ({len(before)} before)"
     return (
-        f"the records share {n_shared} of {len(now)} samples: other samples have other importances, whatever the "
-        "model. Audit the same samples (`bivshap audit --like RECORD`).",
+        f"the records share {n_shared} of {len(now)} samples{there}: other samples have other importances, whatever "
+        "the model. Audit the same samples (`bivshap audit --like RECORD`).",
     )
 
 

@@ -171,9 +171,12 @@ def demand_same_settings(
         if old != new
     ]
     if differing:
+        hint = "Audit both models the same way."
+        if all("background rows #" in str(removal) for removal in pairs.get("removal", ("", ""))):
+            hint += " Where the same background rows were meant, their values have changed: compare the tables first."
         raise GateError(
             f"{record.source} and {source} must agree in what they measure, got different {', '.join(differing)}. "
-            "Audit both models the same way."
+            f"{hint}"
         )
 
 

@@ -23,15 +23,26 @@ class GateError(ValueError):
     """
 
 
+class NotInRecordError(GateError):
+    """A number that exists, but not for this record, such as an accuracy of a regression.
+
+    A rule of severity "warn" is then left out, and the verdict says so; any other rule cannot be applied.
+
+    Example:
+        >>> issubclass(NotInRecordError, GateError)
+        True
+    """
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """One thing that a release must meet.
 
     Args:
         metric: tag of a number in :mod:`bivshap_lightning.metrics.catalogue`: one over samples ("bivshap/..."), one of
-            a class graph ("class_graph/..."), of the record ("top1_share", "top1_lead"), a distance from the reference
-            or the previous record ("drift/..."), one of a named feature ("feature/..."); or a validation metric of the
-            record.
+            a class graph ("class_graph/..."), of the record ("top1_share", "top1_lead", "top1_alone"), a distance from
+            the reference or the previous record ("drift/..."), one of a named feature ("feature/..."); or a validation
+            metric of the record.
         feature: the feature that a "feature/..." rule is about.
         class_name: the class whose samples or graph are judged; "all" for all samples, or the worst class graph.
         min: the smallest value that passes.

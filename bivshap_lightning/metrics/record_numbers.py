@@ -3,7 +3,7 @@
 They are computed in :mod:`bivshap_lightning.gate`, by name of a rule, and are not logged. No torch.
 """
 
-from bivshap_lightning.metrics.number import COUNT, UNIT, Number
+from bivshap_lightning.metrics.number import CLASSIFICATION, COUNT, UNIT, Number
 
 RECORD_NUMBERS: list[Number] = [
     Number(
@@ -15,6 +15,12 @@ RECORD_NUMBERS: list[Number] = [
         tag="top1_lead", title="lead of the top", direction="lower", range=UNIT, interval="jackknife", scope="record",
         formula="s[1] / (s[1] + s[2]) of the two largest shares s of mean |phi|; 0.75 is three times the second",
         meaning="share of the most important feature in the importance of the first two, whatever the number of others",
+    ),
+    Number(
+        tag="top1_alone", title="alone", direction="lower", range=UNIT, interval="jackknife", scope="record",
+        formula="max_i of the samples whose sufficient set is {i} / samples whose sufficient set is not empty; 0 "
+        "without any", tasks=CLASSIFICATION,
+        meaning="of the decisions that need any feature, those for which one and the same feature suffices",
     ),
     Number(
         tag="drift/shares", title="shares", direction="lower", range=UNIT, interval="none", scope="record drift",

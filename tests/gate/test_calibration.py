@@ -158,7 +158,7 @@ def test_changed_thresholds_are_refused(tmp_path):
         ([*retrains(2), *retrains(1, seed=3, removal="baseline 0")], r"different removal \(previous 'background"),
         ([*retrains(2), *retrains(1, seed=3, target="predicted")], r"different target \(previous 'label', now 'pre"),
         ([*retrains(2), *retrains(1, seed=3, n_evaluations=9)], r"different n_evaluations \(previous None, now 9\)"),
-        ([*retrains(2), *retrains(1, seed=3, n_samples=7)], "must explain the same samples, got 7 shared of 7"),
+        ([*retrains(2), *retrains(1, seed=3, n_samples=7)], "must explain the same samples, got 7 shared of 7 and 8"),
         ([*retrains(2), *retrains(1, seed=3, names=("a", "b", "c"))], "must have the same players in every sample"),
     ],
 )  # fmt: skip
@@ -249,6 +249,8 @@ def test_starter_rules(tmp_path):
         "pass",
         "warn",
     ]
+    (alone,) = (rule for rule in load_rules(tmp_path / "gate.toml") if rule.metric == "top1_alone")
+    assert (alone.severity, alone.max) == ("warn", 0.75)
     assert tomllib.loads(STARTER)
     assert refused(*call("calibrate", "record.json", "--starter", "-o", tmp_path / "gate.toml"))
     assert refused(*call("calibrate", "--starter", "-o", tmp_path))

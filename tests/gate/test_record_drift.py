@@ -1,6 +1,7 @@
 """Drift between records: distances worked by hand or by other libraries, and verdicts that name what moved."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cosine
 from sklearn.metrics import ndcg_score
 
+from bivshap_lightning.audit.record_decisions import SufficientSummary
 from bivshap_lightning.gate import GateError, Rule, judge, measure
 from bivshap_lightning.gate.profile import mean_profile, profile_of, shares_of
 from bivshap_lightning.gate.record_drift import ProfilePair, largest_record_moves, record_drift
+from bivshap_lightning.gate.rules import NotInRecordError
 from bivshap_lightning.metrics.catalogue import numbers_of
 from tests.gate.importance_records import additive, importance_record
 
@@ -127,6 +130,18 @@ def test_samples_that_are_not_shared_are_said_first():
     assert roles.evidence[0].startswith("the records share 0 of 1 samples")
 
 
+def test_samples_that_are_missing_are_said():
+    old = importance_record([[1, 0, 0]] * 4, keys=("a", "b", "c", "d"))
+    verdict = judge(importance_record([[1, 0, 0]] * 2, keys=("a", "b")), [Rule(metric="drift/shares", max=1)], old)
+    assert verdict.notes[0].startswith("the records share 2 of 2 samples (4 before)")
+
+
+def test_other_background_rows_are_refused_with_what_to_compare():
+    new, old = (importance_record([[1, 0, 0]], removal=f"mean over 8 background rows #{k}") for k in "ab")
+    with pytest.raises(GateError, match="same background rows were meant, their values have changed: compare the tab"):
+        judge(new, [Rule(metric="drift/shares", max=1)], old)
+
+
 def test_shares_use_shared_samples_if_half_are_shared():
     """The shared sample did not change; the others did."""
     new = importance_record([[1, 0, 0], [0, 1, 0]], keys=("a", "b"))
@@ -190,9 +205,46 @@ def test_lead_of_the_top_feature_does_not_depend_on_the_number_of_others():
     assert measure(importance_record([[0.0, 0, 0]] * 2), "top1_lead").value == 0
 
 
-def test_records_without_common_features_or_shapley_values_are_refused():
-    from dataclasses import replace
+def with_sets(record, *sets):
+    """The record with these sufficient sets."""
+    found = [SufficientSummary(members, members, 1.0, 1.0, 32, 9) for members in sets]
+    return replace(record, samples=tuple(replace(s, sufficient=f) for s, f in zip(record.samples, found, strict=True)))
 
+
+def test_how_often_one_feature_suffices_alone():
+    """Of five samples one needs no feature, and age suffices alone for two of the others."""
+    sets = [("age",), (), ("sex",), ("age",), ("age", "job")]
+    record = with_sets(importance_record([[1, 0, 0]] * 5), *sets)
+    found = measure(record, "top1_alone")
+    assert found.value == pytest.approx(2 / 4)
+    left = [1 / 3, 2 / 4, 2 / 3, 1 / 3, 2 / 3]
+    error = math.sqrt(4 / 5 * np.square(np.array(left) - np.mean(left)).sum())
+    assert (found.upper - found.value) / 1.6448536 == pytest.approx(error, rel=1e-5)
+    (result,) = judge(record, [Rule(metric="top1_alone", max=0.4, compare="point")]).results
+    assert result.evidence == ("age: suffices alone for 2 of 4 samples", "sex: suffices alone for 1 of 4 samples")
+    assert measure(with_sets(importance_record([[1, 0, 0]] * 2), (), ()), "top1_alone").value == 0
+
+
+def test_warnings_about_numbers_that_a_record_cannot_have_are_left_out_and_said():
+    share, alone = Rule(metric="top1_share", max=1), Rule(metric="top1_alone", max=1, severity="warn")
+    empty = Rule(metric="bivshap/redundancy/empty_accuracy", max=1, severity="warn")
+    record = importance_record([[1, 0, 0]] * 2, task="regression")
+    verdict = judge(record, [share, alone, empty])
+    assert [result.rule for result in verdict.results] == [share]
+    assert [note.partition(" must")[0] for note in verdict.notes] == ["not judged, record: `metric`"] * 2
+    assert "not judged" in verdict.to_text()
+    with pytest.raises(NotInRecordError, match="`metric` must be a number of a regression model, got 'top1_alone'"):
+        judge(record, [share, replace(alone, severity="fail")])
+    with pytest.raises(GateError, match="`rules` must have one that this record can be judged by, got none"):
+        judge(record, [alone, empty])
+    bare = importance_record([[1, 0, 0]] * 2)
+    with pytest.raises(NotInRecordError, match="must hold a sufficient set of every sample for 'top1_alone', got 0 of"):
+        measure(bare, "top1_alone")
+    with pytest.raises(GateError, match="`metric` must be one that is recorded, got 'top1_aloneness'"):
+        judge(bare, [share, replace(alone, metric="top1_aloneness")])
+
+
+def test_records_without_common_features_or_shapley_values_are_refused():
     own = replace(importance_record([[1, 0, 0]]), classes={})
     with pytest.raises(GateError, match="shares of features need players that mean the same in every sample"):
         judge(own, [Rule(metric="drift/shares", max=1)], own)
