@@ -6,7 +6,7 @@ model does with the columns. No torch.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,15 +50,56 @@ def association(rows: FloatArray, categorical: Collection[int] = ()) -> FloatArr
     found = np.eye(n_columns)
     for i in range(n_columns):
         for j in range(i):
-            if i in codes and j in codes:
-                value = cramers_v(codes[i], codes[j])
-            elif i in codes or j in codes:
-                category, number = (i, j) if i in codes else (j, i)
-                value = correlation_ratio(codes[category], rows[:, number])
-            else:
-                value = _correlation(rows[:, i], rows[:, j])
-            found[i, j] = found[j, i] = value
+            found[i, j] = found[j, i] = _of_pair(rows, codes, i, j)
     return found
+
+
+def copies(rows: FloatArray, categorical: Collection[int] = (), *, at_least: float) -> FloatArray:
+    """The association of the pairs of columns that are copies, 0 for all others.
+
+    A copy also has that association without the most unusual row of either column: two columns that are constant but
+    for one row, the same one, are no evidence.
+
+    Args:
+        rows: as for `association`.
+        categorical: as there.
+        at_least: the association from which on two columns are copies.
+
+    Example:
+        >>> rows = np.array([[1.0, 2.0, 0.0, 0.0], [2.0, 4.0, 0.0, 0.0], [3.0, 6.0, 0.0, 0.0], [5.0, 10.0, 1.0, 1.0]])
+        >>> copies(rows, categorical=[2, 3], at_least=0.95)
+        array([[0., 1., 0., 0.],
+               [1., 0., 0., 0.],
+               [0., 0., 0., 0.],
+               [0., 0., 0., 0.]])
+    """
+    found = association(rows, categorical)
+    np.fill_diagonal(found, 0.0)
+    unusual = [_most_unusual(rows[:, k], k in categorical) for k in range(rows.shape[1])]
+    for i, j in np.argwhere(np.triu(found >= at_least)).tolist():
+        for left_out in {unusual[i], unusual[j]}:
+            pair = np.delete(rows[:, [i, j]], left_out, axis=0)
+            codes = {k: np.unique(pair[:, k], return_inverse=True)[1] for k in (0, 1) if (i, j)[k] in categorical}
+            found[i, j] = found[j, i] = min(found[i, j], _of_pair(pair, codes, 0, 1))
+    return np.where(found >= at_least, found, 0.0)
+
+
+def _of_pair(rows: FloatArray, codes: Mapping[int, NDArray[np.intp]], i: int, j: int) -> float:
+    """The association of two columns, of which those in `codes` hold categories."""
+    if i in codes and j in codes:
+        return cramers_v(codes[i], codes[j])
+    if i in codes or j in codes:
+        category, number = (i, j) if i in codes else (j, i)
+        return correlation_ratio(codes[category], rows[:, number])
+    return _correlation(rows[:, i], rows[:, j])
+
+
+def _most_unusual(column: FloatArray, is_categorical: bool) -> int:
+    """The row with the rarest value of a category, or with the number furthest from the mean."""
+    if is_categorical:
+        _, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
+        return int(counts[codes].argmin())
+    return int(np.abs(column - column.mean()).argmax())
 
 
 def cramers_v(first: NDArray[np.intp], second: NDArray[np.intp]) -> float:

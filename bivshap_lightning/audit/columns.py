@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bivshap_lightning.audit.association import FloatArray, association
+from bivshap_lightning.audit.association import FloatArray, copies
 from bivshap_lightning.audit.batches import Batch
 from bivshap_lightning.audit.record_columns import COPY, Column, ColumnReport
 from bivshap_lightning.audit.results import ChunkResult, ExplainedSample
@@ -83,7 +83,7 @@ def column_report(
     graphs = explained.graphs(names)
     costs = by_loss.shapley.double().cpu().numpy()
     table = np.asarray(inputs if data is None else data, dtype=np.float64)
-    return _report(graphs, costs, association(table, categorical), _gamma_of(graphs))
+    return _report(graphs, costs, copies(table, categorical, at_least=COPY), _gamma_of(graphs))
 
 
 def column_costs(game: Game, n_evaluations: int | None, seed: int) -> NDArray[Any]:
@@ -150,7 +150,7 @@ def columns_of_samples(samples: Sequence[ExplainedSample], gamma: float) -> Colu
     if not one_table or len(samples) < MIN_SAMPLES or players is None:
         return None
     table, categorical = table_of_players(np.stack(rows).astype(np.float64), players, graphs[0].n_players)
-    return _report(graphs, np.stack(costs).astype(np.float64), association(table, categorical), gamma)
+    return _report(graphs, np.stack(costs).astype(np.float64), copies(table, categorical, at_least=COPY), gamma)
 
 
 def table_of_players(rows: FloatArray, players: NDArray[Any], n_players: int) -> tuple[FloatArray, list[int]]:
@@ -199,7 +199,7 @@ def _report(graphs: Sequence[ExplanationGraph], costs: FloatArray, related: Floa
             interchangeable_with=_partners(roles, k),
             cost=float(mean[k]),
             cost_error=float(error[k]),
-            copies={names[j]: float(related[k, j]) for j in range(len(names)) if j != k and related[k, j] >= COPY},
+            copies={names[j]: float(related[k, j]) for j in range(len(names)) if related[k, j] > 0},
         )
         for k, name in enumerate(names)
     ]

@@ -10,7 +10,7 @@ from scipy.stats.contingency import association as scipy_association
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from bivshap_lightning.audit.association import association, correlation_ratio, cramers_v
+from bivshap_lightning.audit.association import association, copies, correlation_ratio, cramers_v
 from bivshap_lightning.audit.batches import Batch
 from bivshap_lightning.audit.columns import column_costs, column_report, table_of_players, with_column_costs
 from bivshap_lightning.audit.record_columns import Column, ColumnReport, columns_that_can_go
@@ -42,6 +42,20 @@ def test_copies_and_constants():
     assert found[3, :3] == pytest.approx(np.zeros(3))
     assert cramers_v(np.zeros(6, dtype=int), codes.astype(int)) == 0
     assert correlation_ratio(codes.astype(int), np.ones(6)) == 0
+
+
+def test_copies_do_not_rest_on_one_row():
+    rng = np.random.default_rng(0)
+    rare, number = np.zeros(32), rng.normal(size=32)
+    rare[3] = 1
+    outlier = [np.where(np.arange(32) == 5, 1e3, rng.normal(size=32)) for _ in range(2)]
+    rows = np.stack([rare, 1 - rare, number, -2 * number, *outlier, np.arange(32) % 4, 3 - np.arange(32) % 4], axis=1)
+    categories = [0, 1, 6, 7]
+    assert association(rows, categories)[0, 1] == pytest.approx(1)
+    assert association(rows, categories)[4, 5] > 0.99
+    found = copies(rows, categories, at_least=0.95)
+    assert np.argwhere(found > 0).tolist() == [[2, 3], [3, 2], [6, 7], [7, 6]]
+    assert found[2, 3] == found[6, 7] == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
