@@ -250,7 +250,7 @@ def test_starter_rules(tmp_path):
         "warn",
     ]
     (alone,) = (rule for rule in load_rules(tmp_path / "gate.toml") if rule.metric == "top1_alone")
-    assert (alone.severity, alone.max) == ("warn", 0.75)
+    assert (alone.severity, alone.max) == ("warn", 0.8)
     assert tomllib.loads(STARTER)
     assert refused(*call("calibrate", "record.json", "--starter", "-o", tmp_path / "gate.toml"))
     assert refused(*call("calibrate", "--starter", "-o", tmp_path))
