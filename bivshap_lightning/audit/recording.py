@@ -272,6 +272,9 @@ def class_metrics(samples: Sequence[SampleSummary]) -> dict[str, ClassMetrics]:
 def mean_graphs(samples: Sequence[ExplainedSample], class_names: ClassNames) -> dict[str, ExplanationGraph]:
     """The mean graph of every class whose samples have players in common.
 
+    A class of one picture has none either if the pictures of other samples have other parts: next to the classes it
+    would look like a mean.
+
     Args:
         samples: of all classes.
         class_names: names of the classes.
@@ -279,10 +282,11 @@ def mean_graphs(samples: Sequence[ExplainedSample], class_names: ClassNames) -> 
     members = defaultdict(list)
     for sample in samples:
         members[sample.target if sample.label is None else float(sample.label)].append(sample)
+    own_parts = samples[0].segments is not None and not have_common_players(samples)
     return {
         class_names.of(label): mean_of_class([sample.graph for sample in group])
         for label, group in sorted(members.items())
-        if have_common_players(group)
+        if have_common_players(group) and not (own_parts and len(group) == 1)
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings, ExplainedSample
 from bivshap_lightning.audit.notes import NOTHING, notes_of
 from bivshap_lightning.audit.record import AuditRecord
-from bivshap_lightning.audit.recording import ClassNames, have_common_players, make_record, mean_graphs
+from bivshap_lightning.audit.recording import ClassNames, make_record, mean_graphs
 from bivshap_lightning.graph import ROLES, ExplanationGraph
 from bivshap_lightning.metrics.catalogue import REDUNDANCY, find_number, ranking_numbers
 from bivshap_lightning.metrics.catalogue import ROLES as ROLES_TAG
@@ -147,13 +147,10 @@ class Output:
         run: Mapping[str, Any],
     ) -> None:
         step, when = run["step"], f"epoch {run['epoch']}"
-        comparable = have_common_players(result.samples)
         for name, graph in list(classes.items())[: self._options.n_classes]:
             n = graph.provenance.get("n_graphs", 1)
             members = [s for s in result.samples if self._class_names.of_sample(s) == name]
             example = members[0] if members else None
-            if len(members) == 1 and example is not None and example.segments is not None and not comparable:
-                continue  # superpixels of one picture: the panel of the sample shows the same
             panels.write_class(
                 name,
                 graph,

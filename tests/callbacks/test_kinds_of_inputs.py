@@ -63,12 +63,13 @@ class Bytes(nn.Module):
         return self.net(x.permute(0, 3, 1, 2).float() / 255)
 
 
-def test_superpixels_of_bytes_with_channels_last(tmp_path):
+@pytest.mark.parametrize("n_samples", [12, 3])  # with 3, every class has one picture
+def test_superpixels_of_bytes_with_channels_last(tmp_path, n_samples):
     torch.manual_seed(0)
     data = TensorDataset(torch.randint(0, 256, (16, 8, 8, 3), dtype=torch.uint8), torch.arange(16) % 3)
     module = Network(Bytes(), nn.functional.cross_entropy)
     how = {"feature_mask": Superpixels(6), "baselines": ChannelMean()}
-    callback, record = audit(tmp_path, module, data, n_samples=12, **how)
+    callback, record = audit(tmp_path, module, data, n_samples=n_samples, **how)
     assert record.configuration.removal == "mean colour of the image"
     for sample in callback.result.samples:
         assert sample.image.shape == (3, 8, 8)

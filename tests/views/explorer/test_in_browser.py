@@ -243,6 +243,46 @@ def test_every_view_is_drawn_linked_and_exported(examples, browser, load_fast, t
         page.check()
 
 
+OUTSIDE = """() => [...document.querySelectorAll(".view svg")].flatMap((picture) => {
+  const frame = picture.getBoundingClientRect();
+  return [...picture.querySelectorAll("text")].filter((text) => {
+    const box = text.getBoundingClientRect();
+    return box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1;
+  }).map((text) => text.textContent);
+})"""
+"""Labels that their picture cuts off."""
+COVERED = """() => {
+  const boxes = [...document.querySelectorAll("[aria-label='What changed between two audits'] .row")].map((row) =>
+    [...row.querySelectorAll("text")].map((text) => text.getBoundingClientRect()).sort((a, b) => a.left - b.left));
+  return [boxes.length, boxes.flat().length, boxes.filter(([a, b, c]) => a.right > b.left || b.right > c.left).length];
+}"""
+"""Rows of the change between two audits, their texts, and the rows in which one covers another."""
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+def test_every_view_fits_narrow_pages(examples, browser, width):
+    with tensorboard("--logdir", str(examples)) as address:
+        page = Page(browser, address)
+        page.tab.set_viewport_size({"width": width, "height": 900})
+        for run in ("table", "pictures", "texts"):
+            for view in ("axis", "graph", "matrix", "input", "time", "numbers"):
+                page.open(run=run, view=view, beside="graph")
+                assert page.tab.evaluate("document.documentElement.scrollWidth") <= width, (run, view)
+                if (run, view) == ("texts", "time"):
+                    continue  # there is only one audit of them
+                page.tab.locator("#main-view svg").first.wait_for(timeout=30_000)
+                if view == "time":
+                    page.tab.locator("[aria-label='What changed between two audits']").wait_for(timeout=30_000)
+                    n_rows, n_texts, n_covered = page.tab.evaluate(COVERED)
+                    assert (n_texts, n_covered) == (3 * n_rows, 0)
+                assert page.tab.evaluate(OUTSIDE) == [], (run, view)
+                if view == "numbers":
+                    rows = page.tab.locator("#main-view tbody tr")
+                    heights = [row.bounding_box()["height"] for row in rows.all()]
+                    assert max(heights) < 320, (run, heights)
+        page.check()
+
+
 def hovering_and_selecting_are_linked(tab) -> None:
     tab.get_by_role("tab", name="Axis").click()
     row = tab.locator("#main-view .row[data-player]").first

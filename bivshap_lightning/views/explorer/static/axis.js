@@ -35,7 +35,7 @@ export function drawAxis(context) {
   picture.append(...gridLines(place, top, bottom));
   const centres = new Map(shown.map((player, row) => [player, top + ROW * (row + 0.5)]));
   for (const player of shown) picture.append(rowOf(context, player, centres.get(player), place, { left, right, narrow }));
-  if (rest.length) picture.append(restRow(graph.axis, rest, top + ROW * (shown.length + 0.5), place, left));
+  if (rest.length) picture.append(restRow(graph.axis, rest, top + ROW * (shown.length + 0.5), place, { left, narrow }));
   picture.append(arcLayer(arcs, centres, right, width - 8));
   const unit = context.record.configuration.behavior;
   picture.append(
@@ -121,16 +121,17 @@ function rowOf(context, player, y, place, { left, right, narrow }) {
 }
 
 /** All other features in one row; their sum is said in numbers where it is beyond the scale. */
-function restRow(axis, rest, y, place, left) {
+function restRow(axis, rest, y, place, { left, narrow }) {
+  const name = narrow ? `${rest.length} others` : `${rest.length} more, summed`;
   const [shapley, late] = [sum(axis.shapley, rest), sum(axis.late, rest)];
   if (Math.max(shapley, late) > place.high || Math.min(shapley, late) < place.low) {
     return svg("g", { class: "row rest" },
-      svg("text", { x: left - 26, y: y + 4.5, "text-anchor": "end", class: "label" }, `${rest.length} more, summed`),
-      svg("text", { x: left + 8, y: y + 4.5, class: "label" }, `${format(shapley)} on average, ${format(late)} once the others are there`));
+      svg("text", { x: left - 26, y: y + 4.5, "text-anchor": "end", class: "label" }, name),
+      svg("text", { x: left + 8, y: y + 4.5, class: "label" }, narrow ? `dots ${format(shapley)}, rings ${format(late)}` : `${format(shapley)} on average, ${format(late)} once the others are there`));
   }
   return svg("g", { class: "row rest" },
     svg("title", {}, `${rest.length} more features together`),
-    svg("text", { x: left - 26, y: y + 4.5, "text-anchor": "end", class: "label" }, `${rest.length} more, summed`),
+    svg("text", { x: left - 26, y: y + 4.5, "text-anchor": "end", class: "label" }, name),
     svg("line", { x1: place(shapley), x2: place(late), y1: y, y2: y, class: "lost" }),
     svg("circle", { cx: place(shapley), cy: y, r: 4, class: "dot" }),
     svg("circle", { cx: place(late), cy: y, r: 5, class: "ring" }),

@@ -20,7 +20,7 @@ export function buildControls(explorer) {
   const search = el("input", { type: "search", placeholder: "Search a feature", "aria-label": "Search a feature", list: "bivshap-features", input: () => explorer.search(search.value) });
   const node = el("div", { class: "controls" },
     el("label", {}, el("span", {}, "Run"), run),
-    el("label", { class: "grow" }, el("span", {}, "Epoch ", epochName), epoch),
+    el("label", { class: "grow" }, el("span", {}, "Audit: ", epochName), epoch),
     el("label", {}, el("span", {}, "Class or sample"), subject),
     el("label", {}, el("span", {}, "Feature"), search, suggestions));
   const update = () => {
@@ -134,6 +134,7 @@ export function buildTabs(explorer, views) {
     el("button", { type: "button", click: () => exportCsv(file(), explorer.drawing.rows) }, "CSV"));
   const node = el("div", { class: "bar-of-tabs" }, list, el("label", {}, "order", ranking), el("label", {}, "beside", beside), save);
   const update = () => {
+    beside.parentElement.hidden = !explorer.hasRoomBeside;
     tabs.forEach((tab, k) => {
       tab.setAttribute("aria-selected", String(names[k] === store.state.view));
       tab.tabIndex = names[k] === store.state.view ? 0 : -1;

@@ -21,8 +21,8 @@ export function summaryOf(context) {
     fact("groups", decision.groups.length, decision.groups.length === 1 ? "group in H" : "groups in H"),
     fact("redundant-pairs", decision.nRedundant, `redundant pairs of ${(graph.n * (graph.n - 1)).toLocaleString("en")}`),
     graph.error ? fact("undecided-pairs", decision.nUndecided, "undecided pairs") : null,
-    fact("sources", decision.sources.length, "sources"),
-    fact("sinks", decision.sinks.length, "sinks"));
+    fact("sources", decision.sources.length, decision.sources.length === 1 ? "source" : "sources"),
+    fact("sinks", decision.sinks.length, decision.sinks.length === 1 ? "sink" : "sinks"));
 }
 
 /** A panel about the selected feature, or about the groups if none is selected. */

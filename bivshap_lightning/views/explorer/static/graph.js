@@ -8,6 +8,9 @@ const MIN_ALIKE = 3;
 const MAX_ALL = 24;
 const MAX_NODES = 20;
 const MAX_EDGES = 40;
+const CHARACTER = 7.4; // widest mean width of a character of a label, in pixels
+const LABEL_GAP = 20;
+const LEAST_SCALE = 0.8; // of H on narrow pages, which scroll instead of shrinking it further
 
 /** Features that were drawn in G first, by run and subject: they keep their places when the epoch changes. */
 const places = new Map();
@@ -53,9 +56,10 @@ function drawQuotient(context, width) {
   }
   const { edges, layers } = quotient(decision, shown);
   const boxes = layOut(context, shown, layers, width, alike);
-  const picture = svg("svg", { viewBox: `0 0 ${boxes.width} ${boxes.height}`, width: Math.min(width, boxes.width), height: Math.min(width, boxes.width) * (boxes.height / boxes.width), class: "zoomable", role: "group", "aria-label": "Quotient of the redundancy graph" });
+  const scaled = boxes.width * Math.min(1, Math.max(LEAST_SCALE, width / boxes.width));
+  const picture = svg("svg", { viewBox: `0 0 ${boxes.width} ${boxes.height}`, width: scaled, height: scaled * (boxes.height / boxes.width), style: { minWidth: `${scaled}px` }, class: "zoomable", role: "group", "aria-label": "Quotient of the redundancy graph" });
   picture.append(arrowHead("h-arrow"));
-  for (const [i, j] of edges) picture.append(arrowBetween(boxes.of[i], boxes.of[j], shown[i], shown[j]));
+  for (const [i, j] of edges) picture.append(arrowBetween(boxes, layers, [i, j], shown[i], shown[j]));
   shown.forEach((members, k) => picture.append(boxOf(context, members, boxes.of[k], alike.has(members))));
   return el("figure", {}, title, panZoom(picture), el("figcaption", {}, notes.join(" ")));
 }
@@ -71,7 +75,7 @@ function layOut(context, shown, layers, width, alike) {
   const columns = [];
   layers.forEach((layer, k) => (columns[layer] ??= []).push(k));
   const boxWidth = Math.max(96, Math.min(190, (width - 16) / columns.length - 36));
-  const most = Math.floor((boxWidth - 16) / 6.9);
+  const most = Math.floor((boxWidth - 16) / CHARACTER);
   const of = [];
   let x = 8;
   let height = 0;
@@ -91,7 +95,7 @@ function layOut(context, shown, layers, width, alike) {
     const shift = (height - 14 - (last.y + last.height)) / 2;
     for (const k of column) of[k].y += Math.max(0, shift);
   }
-  return { of, width: x - 44, height };
+  return { of, columns, width: x - 44, height };
 }
 
 function linesOf(context, members, most) {
@@ -119,12 +123,30 @@ function boxOf(context, members, box, isEach) {
   return node;
 }
 
-function arrowBetween(from, to, source, target) {
-  const [x0, y0] = [from.x + from.width, from.y + from.height / 2];
-  const [x1, y1] = [to.x - 5, to.y + to.height / 2];
-  const bend = Math.max(24, (x1 - x0) / 2);
+/** An arrow from the right of a box to the left of another; in the columns between, it passes where there is no box. */
+function arrowBetween({ of, columns }, layers, [i, j], source, target) {
+  const [from, to] = [of[i], of[j]];
+  let [x, y] = [from.x + from.width, from.y + from.height / 2];
+  const end = { x: to.x - 5, y: to.y + to.height / 2 };
+  let path = `M${x} ${y}`;
+  const goTo = (nextX, nextY) => {
+    const bend = Math.max(24, (nextX - x) / 2);
+    path += ` C${x + bend} ${y} ${nextX - bend} ${nextY} ${nextX} ${nextY}`;
+    [x, y] = [nextX, nextY];
+  };
+  for (let layer = layers[i] + 1; layer < layers[j]; layer += 1) {
+    const boxes = columns[layer].map((k) => of[k]);
+    const straight = y + ((end.y - y) * (boxes[0].x + boxes[0].width / 2 - x)) / (end.x - x);
+    const gaps = [boxes[0].y - 6, ...boxes.map((box) => box.y + box.height + 6)];
+    const free = gaps.reduce((best, gap) => (Math.abs(gap - straight) < Math.abs(best - straight) ? gap : best));
+    const isFree = free > straight ? straight < boxes[0].y - 6 : straight > gaps[gaps.length - 1];
+    goTo(boxes[0].x, isFree ? straight : free);
+    x += boxes[0].width;
+    path += ` H${x}`;
+  }
+  goTo(end.x, end.y);
   return svg("path", {
-    d: `M${x0} ${y0} C${x0 + bend} ${y0} ${x1 - bend} ${y1} ${x1} ${y1}`, class: "edge h-edge", "marker-end": "url(#h-arrow)",
+    d: path, class: "edge h-edge", "marker-end": "url(#h-arrow)",
     "data-players": [...source.slice(0, 40), ...target.slice(0, 40)].join(" "), "data-edge": true,
   });
 }
@@ -134,24 +156,26 @@ function drawImportances(context, width) {
   const shown = nodesOf(context);
   const pairs = strongestPairs(graph, shown, selected);
   const size = Math.max(320, Math.min(width, 620));
-  const radius = size / 2 - 116;
-  const centre = size / 2;
+  const most = size < 450 ? 11 : 16;
+  const longest = Math.max(...shown.map((player) => Math.min(most, [...context.label(player)].length)));
+  const radius = size / 2 - LABEL_GAP - 8 - CHARACTER * longest;
+  const [centre, middle] = [size / 2, radius + 36];
   const at = new Map(shown.map((player, k) => {
     const angle = (2 * Math.PI * k) / shown.length - Math.PI / 2;
-    return [player, { x: centre + radius * Math.cos(angle), y: centre + radius * Math.sin(angle), angle }];
+    return [player, { x: centre + radius * Math.cos(angle), y: middle + radius * Math.sin(angle), angle, most }];
   }));
-  const picture = svg("svg", { viewBox: `0 0 ${size} ${size}`, width: size, height: size, class: "zoomable", role: "group", "aria-label": "Explanation graph G" });
+  const picture = svg("svg", { viewBox: `0 0 ${size} ${2 * middle}`, width: size, height: 2 * middle, class: "zoomable", role: "group", "aria-label": "Explanation graph G" });
   picture.append(arrowHead("g-arrow"), arrowHead("g-arrow-negative"));
   const strongest = Math.max(...pairs.map(([i, j]) => Math.abs(graph.weights[i * graph.n + j])), 1e-300);
   for (const [i, j] of [...pairs].reverse()) {
     const weight = graph.weights[i * graph.n + j];
-    picture.append(chord(at.get(i), at.get(j), weight, strongest, centre, `${i} ${j}`, `${context.label(j)} given ${context.label(i)}: ${format(weight)}`));
+    picture.append(chord(at.get(i), at.get(j), weight, strongest, { x: centre, y: middle }, `${i} ${j}`, `${context.label(j)} given ${context.label(i)}: ${format(weight)}`));
   }
   const largest = graph.axis ? Math.max(...shown.map((player) => Math.abs(graph.axis.shapley[player])), 1e-300) : 1;
   for (const player of shown) picture.append(nodeOf(context, player, at.get(player), largest));
   const about = shown.length < graph.n ? ` ${shown.length} of ${graph.n} features: the most important ones when this was opened, so that epochs can be compared.` : "";
   const again = shown.length < graph.n && el("button", { type: "button", click: () => { places.delete(placeKey(context)); context.redraw(); } }, "Choose them again for this epoch");
-  const caption = `An arrow a → b is the importance of b once a is present: the wider, the more${selected >= 0 ? `; all of ${context.label(selected)}` : ""}. Blue: positive, orange and dashed: negative. Larger discs: larger Shapley values.${about} `;
+  const caption = `An arrow a → b is the importance of b once a is present: the wider, the more${selected >= 0 ? `; all of ${context.label(selected)}` : ""}. Orange: positive, blue and dashed: negative. Larger discs: larger Shapley values.${about} `;
   return { pairs, node: el("figure", {}, el("h3", {}, "G: what is important once what is there"), panZoom(picture), el("figcaption", {}, caption, again)) };
 }
 
@@ -187,8 +211,8 @@ function chord(from, to, weight, strongest, centre, players, said) {
   const mx = (from.x + to.x) / 2;
   const my = (from.y + to.y) / 2;
   const [dx, dy] = [to.x - from.x, to.y - from.y];
-  const cx = mx + (centre - mx) * 0.35 - dy * 0.12;
-  const cy = my + (centre - my) * 0.35 + dx * 0.12;
+  const cx = mx + (centre.x - mx) * 0.35 - dy * 0.12;
+  const cy = my + (centre.y - my) * 0.35 + dx * 0.12;
   const length = Math.hypot(to.x - cx, to.y - cy) || 1;
   const end = { x: to.x - ((to.x - cx) / length) * 15, y: to.y - ((to.y - cy) / length) * 15 };
   const share = Math.abs(weight) / strongest;
@@ -206,11 +230,10 @@ function nodeOf(context, player, place, largest) {
   const importance = context.graph.axis ? Math.abs(context.graph.axis.shapley[player]) / largest : 0.5;
   const cosine = Math.cos(place.angle);
   const anchor = Math.abs(cosine) < 0.25 ? "middle" : cosine > 0 ? "start" : "end";
-  const out = 20;
   return svg("g", { class: "node", ...context.mark(player, said) },
     svg("title", {}, said),
     svg("circle", { cx: place.x, cy: place.y, r: 5 + 7 * importance, class: "disc", style: { stroke: role.colour, fill: role.colour } }),
-    svg("text", { x: place.x + out * cosine, y: place.y + out * Math.sin(place.angle) + 4, "text-anchor": anchor, class: "label" }, shorten(name, 14)),
+    svg("text", { x: place.x + LABEL_GAP * cosine, y: place.y + LABEL_GAP * Math.sin(place.angle) + 4, "text-anchor": anchor, class: "label" }, shorten(name, place.most)),
   );
 }
 

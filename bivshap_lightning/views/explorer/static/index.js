@@ -175,7 +175,9 @@ export class Explorer {
     if (token !== this.token) return;
     this.record = record;
     const here = record.subjects.filter((subject) => subject.is_here !== false);
-    if (!here.some((subject) => subject.id === this.store.state.subject)) this.store.state.subject = here[0].id;
+    if (!here.some((subject) => subject.id === this.store.state.subject)) {
+      this.store.state.subject = (here[0].kind === "class" && !here.some((subject) => subject.text) ? here[0] : here[here.length - 1]).id; // of texts and pictures the clearest sample
+    }
     await this.openSubject();
   }
 
@@ -228,13 +230,17 @@ export class Explorer {
     this.draw();
   }
 
+  get hasRoomBeside() {
+    return this.root.clientWidth >= 1150;
+  }
+
   draw() {
     this.gammaControl.update();
     this.tabs.update();
     this.hoverListeners = [];
     this.drawnWidth = this.root.clientWidth;
     const state = this.store.state;
-    const beside = this.root.clientWidth >= 1150 && VIEWS[state.beside] && state.beside !== state.view ? state.beside : null;
+    const beside = this.hasRoomBeside && VIEWS[state.beside] && state.beside !== state.view ? state.beside : null;
     this.views.className = beside ? "views two" : "views";
     this.besideView.hidden = !beside;
     replace(this.summary, summaryOf(this.context(0)));
@@ -272,7 +278,7 @@ export class Explorer {
     const { graph, decision, record, store, source, moment, moments, subject } = this;
     const shapley = graph.axis?.shapley;
     return {
-      graph, decision, record, store, source, moment, moments, subject, width,
+      graph, decision, record, store, source, moment, moments, subject, width: Math.max(width, 280), // also before the style sheet is there
       subjectName: this.subjectName,
       ignoreErrors: store.state.rule === "paper",
       order: this.order(),

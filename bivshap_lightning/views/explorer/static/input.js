@@ -84,7 +84,9 @@ function drawPicture(context, picture, relation) {
   const node = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "input-picture", role: "group", "aria-label": "The picture with its parts" });
   node.append(svg("image", { href: paint(context, picture, relation, scale), x: 0, y: 0, width, height }));
   for (const [player, x, y] of labelPlaces(context, picture)) {
-    node.append(svg("text", { x: (x + 0.5) * scale, y: (y + 0.5) * scale + 4, "text-anchor": "middle", class: "part-label", ...context.mark(player, context.label(player)) }, shorten(context.label(player), 8)));
+    const text = shorten(context.label(player), 8);
+    const half = 4 * text.length + 2;
+    node.append(svg("text", { x: Math.max(half, Math.min(width - half, (x + 0.5) * scale)), y: (y + 0.5) * scale + 4, "text-anchor": "middle", class: "part-label", ...context.mark(player, context.label(player)) }, text));
   }
   const outline = svg("path", { class: "outline" });
   node.append(outline);

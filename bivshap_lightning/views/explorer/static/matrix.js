@@ -12,6 +12,7 @@ const BLUE = [0, 114, 178];
 const ORANGE = [230, 159, 0];
 const INK = [38, 50, 56];
 const LABELLED = 40;
+const [CHARACTER, MAX_CHARACTERS, LEAST_CELL] = [7.2, 16, 12];
 
 /** E2 of each graph: its weights transposed. They do not change with gamma. */
 const transposed = new WeakMap();
@@ -23,11 +24,12 @@ export function drawMatrix(context) {
   const players = [...new Set([...context.decision.groups.flat(), ...context.order])];
   const values = valuesOf(context, kind);
   const value = (i, j) => values[i * graph.n + j];
-  const labelled = graph.n <= LABELLED;
   const size = Math.max(300, Math.min(context.width, 760));
-  const left = labelled ? 130 : 16;
-  const top = labelled ? 100 : 16;
-  const side = size - left - (labelled ? 56 : 8);
+  const longest = CHARACTER * Math.min(MAX_CHARACTERS, Math.max(...players.map((player) => [...context.label(player)].length)));
+  const labelled = graph.n <= LABELLED && (size - 1.5 * longest) / graph.n > LEAST_CELL;
+  const left = labelled ? longest + 14 : 16;
+  const top = labelled ? 0.87 * longest + 18 : 16;
+  const side = size - left - (labelled ? 0.5 * longest + 12 : 8); // labels of columns lean to the right
   const cell = side / graph.n;
   const largest = kind === "H" ? 1 : largestOf(values, graph.n);
   const picture = svg("svg", { viewBox: `0 0 ${size} ${top + side + 8}`, width: size, height: top + side + 8, role: "group", "aria-label": `Matrix ${kind}: ${MATRICES[kind].words}` });
@@ -37,8 +39,8 @@ export function drawMatrix(context) {
     players.forEach((player, k) => {
       const middle = (k + 0.5) * cell;
       picture.append(
-        svg("text", { x: left - 6, y: top + middle + 4, "text-anchor": "end", class: "label", ...context.mark(player, context.label(player)) }, shorten(context.label(player), 16)),
-        svg("text", { transform: `translate(${left + middle + 3} ${top - 6}) rotate(-60)`, class: "label", "data-players": player }, shorten(context.label(player), 14)),
+        svg("text", { x: left - 6, y: top + middle + 4, "text-anchor": "end", class: "label", ...context.mark(player, context.label(player)) }, shorten(context.label(player), MAX_CHARACTERS)),
+        svg("text", { transform: `translate(${left + middle + 3} ${top - 6}) rotate(-60)`, class: "label", "data-players": player }, shorten(context.label(player), MAX_CHARACTERS)),
       );
     });
   }

@@ -72,9 +72,9 @@ function tableOf(numbers) {
     el("thead", {}, el("tr", {}, head.map((name) => el("th", { scope: "col" }, name)))),
     el("tbody", {}, numbers.map((n) => el("tr", {},
       el("th", { scope: "row" }, n.title, el("small", {}, [sentence(n.meaning), n.better ? `${sentence(n.better)}` : ""].join(" ")), el("code", {}, n.tag)),
-      el("td", {}, format(n.value)),
-      el("td", { title: n.interval }, n.lower === null || n.upper === null ? "unknown" : n.lower === n.upper ? "–" : `${format(n.lower)} to ${format(n.upper)}`),
-      el("td", {}, n.control ? `${format(n.control.value)} at random` : "–"))))));
+      el("td", { "data-label": head[1] }, format(n.value)),
+      el("td", { "data-label": head[2], title: n.interval }, n.lower === null || n.upper === null ? "unknown" : n.lower === n.upper ? "–" : `${format(n.lower)} to ${format(n.upper)}`),
+      el("td", { "data-label": head[3] }, n.control ? `${format(n.control.value)} at random` : "–"))))));
 }
 
 function sentence(text) {

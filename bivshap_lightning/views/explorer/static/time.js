@@ -135,6 +135,15 @@ async function fillChange(context, node) {
   }
 }
 
+/** A change with its standard error; where there is little room, with as many decimals as the largest one needs. */
+function changeText({ by, error }, largest) {
+  const sign = by >= 0 ? "+" : "−";
+  if (largest === null) return `${sign}${Number(Math.abs(by).toPrecision(3))} ± ${Number(error.toPrecision(2))}`;
+  const decimals = 1 - Math.floor(Math.log10(largest || 1));
+  const brief = (value) => (value === 0 ? "0" : decimals > 3 || largest >= 1e4 ? value.toExponential(0) : value.toFixed(Math.max(0, decimals)));
+  return `${sign}${brief(Math.abs(by))} ± ${brief(error)}`;
+}
+
 function changePicture(context, before, other) {
   const { graph, decision } = context;
   if (!graph.axis || !before.axis) return el("p", { class: "empty" }, "Without Shapley values there is nothing to compare.");
@@ -151,15 +160,17 @@ function changePicture(context, before, other) {
   });
   if (!changes.length) return el("p", { class: "empty" }, "The two audits have no feature in common.");
   const shown = [...changes].sort((a, b) => Math.abs(b.by) - Math.abs(a.by)).slice(0, MAX_CHANGES);
-  const width = Math.max(420, Math.min(context.width, 920));
+  const width = Math.max(330, Math.min(context.width, 920));
+  const roomy = width > 640;
   const row = 26;
   const height = 30 + row * shown.length + 30;
-  const [left, right] = [180, width - 330];
+  const [left, right] = roomy ? [180, width - 330] : [108, width - 172];
+  const roleX = right + (roomy ? 186 : 128);
   const high = Math.max(...shown.map((c) => Math.max(c.from, c.to)), 1e-300);
   const x = (value) => left + (value / high) * (right - left);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "What changed between two audits" });
-  for (const value of ticks(0, high, 4)) picture.append(svg("line", { x1: x(value), x2: x(value), y1: 24, y2: height - 26, class: "grid" }), svg("text", { x: x(value), y: height - 8, class: "tick", "text-anchor": "middle" }, format(value)));
-  picture.append(svg("text", { x: right + 16, y: 14, class: "tick" }, "change ± standard error"), svg("text", { x: right + 186, y: 14, class: "tick" }, "role"));
+  for (const value of ticks(0, high, Math.max(1, Math.min(4, (right - left) / 55)))) picture.append(svg("line", { x1: x(value), x2: x(value), y1: 24, y2: height - 26, class: "grid" }), svg("text", { x: x(value), y: height - 8, class: "tick", "text-anchor": "middle" }, format(value)));
+  picture.append(svg("text", { x: right + 16, y: 14, class: "tick" }, roomy ? "change ± standard error" : "change ± error"), svg("text", { x: roleX, y: 14, class: "tick" }, "role"));
   shown.forEach((c, k) => {
     const y = 30 + row * (k + 0.5);
     const isSure = Math.abs(c.by) > SURE * c.error;
@@ -167,11 +178,11 @@ function changePicture(context, before, other) {
     const [was, is] = c.roles;
     picture.append(svg("g", { class: isSure ? "row" : "row unsure", ...context.mark(c.now, said) }, svg("title", {}, said),
       svg("rect", { x: 0, y: y - row / 2, width, height: row, class: "row-back" }),
-      svg("text", { x: left - 14, y: y + 4.5, "text-anchor": "end", class: "label" }, shorten(context.label(c.now), 22)),
+      svg("text", { x: left - 14, y: y + 4.5, "text-anchor": "end", class: "label" }, shorten(context.label(c.now), roomy ? 22 : 11)),
       svg("line", { x1: x(c.from), x2: x(c.to), y1: y, y2: y, class: "lost" }),
       svg("circle", { cx: x(c.from), cy: y, r: 5, class: "ring" }), svg("circle", { cx: x(c.to), cy: y, r: 5, class: "dot" }),
-      svg("text", { x: right + 16, y: y + 4.5, class: "label" }, `${c.by >= 0 ? "+" : "−"}${Number(Math.abs(c.by).toPrecision(3))} ± ${Number(c.error.toPrecision(2))}`),
-      svg("text", { x: right + 186, y: y + 4.5, class: "label" }, was === is ? `${ROLES[is].sign} ${is}` : `${ROLES[was].sign} → ${ROLES[is].sign} ${is}`)));
+      svg("text", { x: right + 16, y: y + 4.5, class: "label" }, changeText(c, roomy ? null : Math.abs(shown[0].by))),
+      svg("text", { x: roleX, y: y + 4.5, class: "label" }, [was === is ? ROLES[is].sign : `${ROLES[was].sign} → ${ROLES[is].sign}`, roomy ? is : ""].join(" "))));
   });
   const note = `Ring: ${context.momentName(other)}${other.run === context.moment.run ? "" : ` of ${other.run}`}. Dot: ${context.momentName(context.moment)}. Sizes of Shapley values, both at this γ; ${known ? "the error is that of the change: both audits drew the same coalitions" : "the error takes the two audits as independent"}. Faint rows are within noise. ${shown.length} of ${changes.length} features, the largest changes first.`;
   return el("div", {}, picture, el("p", { class: "note" }, note));
