@@ -159,6 +159,20 @@ def test_only_relevant_features_are_called_interchangeable(tmp_path):
     assert "Mutually redundant: a and b; 2 features that play no part." in said
 
 
+def test_parts_of_different_pictures_are_not_added_up_by_name(tmp_path):
+    """Part 0 of one picture is not part 0 of another; with the same parts it is."""
+    graphs = [or_game([str(k) for k in range(4)], seed) for seed in range(2)]
+    found, arrays = content_of(graphs, ["x", "y"])
+    stripes = np.arange(16).reshape(4, 4) % 4
+    for name, second in (("own", stripes.T), ("same", stripes)):
+        pictures = {f"image_{k}": np.zeros((4, 4), dtype=np.uint8) for k in range(2)}
+        pictures |= {"segments_0": stripes.astype(np.int32), "segments_1": second.astype(np.int32)}
+        path = replace(AuditRecord.from_fields(found), arrays=arrays | pictures).save(tmp_path / f"{name}.json")
+        said = words(render_page(path))
+        for by_name in ("The model leans most on", "Roles by feature"):
+            assert (by_name in said) is (name == "same")
+
+
 def test_without_rules_the_headline_is_neutral(audit):
     said = words(render_page(audit))
     assert "No verdict: no rules were given" in said
@@ -419,6 +433,10 @@ def test_the_page_in_a_browser(page, tmp_path):
                 heading = tab.locator("h1").bounding_box()
                 assert heading["y"] + heading["height"] < 400
                 assert tab.evaluate("document.documentElement.scrollWidth") <= width
+                wide = (
+                    "[...document.querySelectorAll('table')].filter(t => t.getBoundingClientRect().right > innerWidth)"
+                )
+                assert tab.evaluate(f"{wide}.length") == 0
                 assert tab.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 600)")
                 tab.keyboard.press("Tab")
                 assert tab.evaluate("document.activeElement.className") == "skip"

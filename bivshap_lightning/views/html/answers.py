@@ -17,10 +17,20 @@ from bivshap_lightning.metrics.catalogue import ROLES as ROLES_TAG
 from bivshap_lightning.metrics.catalogue import find_number
 from bivshap_lightning.views import draw_axis
 from bivshap_lightning.views.html.content import PageContent
-from bivshap_lightning.views.html.markup import folded, picture, section, table, tag
+from bivshap_lightning.views.html.drawings import sample_drawing
+from bivshap_lightning.views.html.markup import beside, folded, picture, section, table, tag
 from bivshap_lightning.views.html.words import count, listing, percent
 
 MAX_FEATURES, MAX_PAIRS, OPEN_CLASSES = 30, 6, 2
+AXIS_WORDS = (
+    "Dot: the importance of a feature (Shapley value). Ring: its importance once the others are there. Features joined "
+    "by a solid blue arc replace each other, by a dashed orange arc need each other."
+)
+GONE_WORDS = (
+    "Gone: the share of a feature's importance that is lost when the other is present. Part of that happens with any "
+    "other feature, because an output that is nearly reached cannot rise much; the pair's own part is what is left, "
+    "with its standard error. A negative share means that the feature matters more then."
+)
 
 
 def notes(content: PageContent) -> Markup:
@@ -32,23 +42,18 @@ def notes(content: PageContent) -> Markup:
 def pairs(content: PageContent, anchor: str, title: str) -> Markup:
     """The picture of each class, then the strongest substitutes and partners."""
     record = content.record
-    parts = [
-        tag("p", "Dot: the importance of a feature (Shapley value). Ring: its importance once the others are there. "
-            "Features joined by a solid blue arc replace each other, by a dashed orange arc need each other. What "
-            f"replaces an absent feature: {record.configuration.removal.split(' #')[0]}."),
-        *_pictures(content),
-        tag("p", "Gone once the other is there: the share of a feature's importance that is lost when the other is "
-            "present. Part of that happens with any other feature, because an output that is nearly reached cannot "
-            "rise much; the pair's own part is what is left, with its standard error. A negative share means that the "
-            "feature matters more then."),
-    ]  # fmt: skip
+    removal = f"What replaces an absent feature: {record.configuration.removal.split(' #')[0]}."
+    parts = [tag("p", f"{AXIS_WORDS} {removal}" if record.classes else removal), *_pictures(content)]
     if not any(sample.roles for sample in record.samples):
         return section(
             anchor, title, tag("p", "The record holds no degrees of substitution: audit again to have them.")
         )
     if not (record.substitutes or record.partners or record.classes):
-        parts.append(tag("p", "The samples have different features, so there are pairs of single samples only."))
-    parts += _pair_tables(record.substitutes, record.partners, "over all samples")
+        parts.append(tag("p", "The samples have different features: substitutes and partners of single samples are in "
+                         "the explorer below."))  # fmt: skip
+    else:
+        parts.append(tag("p", GONE_WORDS))
+        parts.append(beside(*_pair_tables(record.substitutes, record.partners, "over all samples")))
     by_class = [
         table_
         for name, graph in list(record.classes.items())[:MAX_PICTURED_CLASSES]
@@ -64,7 +69,7 @@ def _class(content: PageContent, name: str) -> str:
 
 
 def _pictures(content: PageContent) -> list[Markup]:
-    """The importance axis of every class with a mean graph, the first ones open."""
+    """The importance axis of every class with a mean graph, the first ones open; without, the clearest sample."""
     drawn = []
     for name, graph in list(content.record.class_graphs.items())[:MAX_PICTURED_CLASSES]:
         members = [
@@ -75,8 +80,17 @@ def _pictures(content: PageContent) -> list[Markup]:
         if graph.shapley is None:
             continue
         drawn.append(_picture(content, name, graph, members))
+    if not drawn:
+        return _clearest_sample(content)
     rest = drawn[OPEN_CLASSES:]
-    return [*drawn[:OPEN_CLASSES], *([folded(count(len(rest), "more class"), *rest)] if rest else [])]
+    return [beside(*drawn[:OPEN_CLASSES]), *([folded(count(len(rest), "more class"), beside(*rest))] if rest else [])]
+
+
+def _clearest_sample(content: PageContent) -> list[Markup]:
+    """The graphs of the sample whose features add most to its output, of those that have a picture if any has one."""
+    order = content.record.hardest_samples()
+    pictured = [k for k in order if f"segments_{k}" in content.record.arrays]
+    return [sample_drawing(content, k) for k in (pictured or order)[-1:]]
 
 
 def _picture(content: PageContent, name: str, graph: ExplanationGraph, members: Sequence[ExplanationGraph]) -> Markup:
@@ -94,7 +108,7 @@ def _picture(content: PageContent, name: str, graph: ExplanationGraph, members: 
     strongest = [f"{p.player} given {p.given}" for p in summary.substitutes[:1]]
     needed = [f"{p.player} with {p.given}" for p in summary.partners[:1]]
     words = f"{heading}. Strongest substitute: {listing(strongest)}. Strongest partner: {listing(needed)}."
-    return picture(figure, words, words)
+    return picture(figure, words, words, is_narrow=True)
 
 
 def _pair_tables(substitutes: Sequence[PairSummary], partners: Sequence[PairSummary], where: str) -> Iterator[Markup]:
@@ -108,11 +122,10 @@ def _pair_tables(substitutes: Sequence[PairSummary], partners: Sequence[PairSumm
             yield tag("p", f"{nothing} {where}.")
             continue
         rows = [
-            (p.player, p.given, percent(p.total), f"{percent(p.own)} ± {percent(p.own_error)}")
+            (f"{p.player} {word} {p.given}", percent(p.total), f"{percent(p.own)} ± {percent(p.own_error)}")
             for p in pairs[:MAX_PAIRS]
         ]
-        head = ("feature", word, "gone once it is there", "the pair's own part")
-        yield table(f"Strongest {kind} {where}.", head, rows, words=2)
+        yield table(f"Strongest {kind} {where}.", (f"feature {word} another", "gone", "the pair's own part"), rows)
 
 
 def roles(content: PageContent, anchor: str, title: str) -> Markup:
@@ -120,23 +133,39 @@ def roles(content: PageContent, anchor: str, title: str) -> Markup:
     record = content.record
     if not any(sample.roles for sample in record.samples):
         return section(anchor, title, tag("p", "The record holds no roles: audit again to have them."))
-    meanings = [(role, entry.meaning) for role in ROLES if (entry := find_number(f"{ROLES_TAG}{role}")) is not None]
+    shares = dict(zip(ROLES, _shares(record.metrics), strict=True))
+    meanings = [
+        (tag("span", role) + tag("small", entry.meaning), shares[role])
+        for role in ROLES
+        if (entry := find_number(f"{ROLES_TAG}{role}")) is not None
+    ]
     rule = "" if record.configuration.gamma_rule == "fixed" else f" ({record.configuration.gamma_rule})"
     parts = [
         tag("p", f"The part that each feature plays in a decision at γ = {content.gamma:.3g}{rule}, per sample."),
-        table("What the roles mean.", ("role", "meaning"), meanings, words=2),
-        _role_shares(record),
-        _roles_of_features(record),
+        table(
+            "What the roles mean, and the share of features in each, ± standard error over samples.",
+            ("role", "share"),
+            meanings,
+        ),
         *_interchangeable_groups(record),
+        *_role_details(content),
         *_sweep(content),
     ]
     return section(anchor, title, *parts)
 
 
+def _role_details(content: PageContent) -> Iterator[Markup]:
+    """Roles per class, and per feature where features of the same name are the same thing in all samples."""
+    record = content.record
+    if len(record.class_metrics) > 1:
+        yield folded("Roles by class", _role_shares(record))
+    if not content.has_own_parts:
+        yield folded("Roles by feature", _roles_of_features(record))
+
+
 def _role_shares(record: AuditRecord) -> Markup:
     rows = [("all samples", *_shares(record.metrics))]
-    if len(record.class_metrics) > 1:
-        rows += [(name, *_shares(found.metrics)) for name, found in record.class_metrics.items()]
+    rows += [(name, *_shares(found.metrics)) for name, found in record.class_metrics.items()]
     return table("Share of features in each role, ± standard error over samples.", ("samples", *ROLES), rows)
 
 

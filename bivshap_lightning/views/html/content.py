@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from bivshap_lightning.audit.record import AuditRecord
 from bivshap_lightning.gate import Verdict
@@ -42,6 +45,12 @@ class PageContent:
     def has_pictures(self) -> bool:
         """Whether graphs are drawn on pictures of the samples."""
         return any(name.startswith("segments_") for name in self.record.arrays)
+
+    @cached_property
+    def has_own_parts(self) -> bool:
+        """Whether parts of the same name are different things in different samples, as superpixels of pictures are."""
+        parts = [array for name, array in self.record.arrays.items() if name.startswith("segments_")]
+        return any(not np.array_equal(part, parts[0]) for part in parts[1:])
 
     def example(self, class_name: str) -> int | None:
         """The position of the first sample of a class that has a picture; None if none has."""

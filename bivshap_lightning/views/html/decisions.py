@@ -42,6 +42,8 @@ def _suffice(size: float, n_players: float) -> str:
 
 def leaning(content: PageContent) -> str:
     """What the model leans on, in one sentence: the strongest features and substitutes; empty if it is not known."""
+    if content.has_own_parts:
+        return ""
     try:
         names, importance = importance_of(content.record)
     except GateError:  # the samples have no features in common
@@ -77,8 +79,8 @@ def suffices(content: PageContent, anchor: str, title: str) -> Markup:
         tag("p", "A set suffices if the decision stays with the features of the set alone, all others replaced. That "
             "is a weak promise: other features can still change the decision when they come back. The stable set is "
             "grown until random additions do not change it; fresh random additions then say how often that holds."),
-        _members(samples),
-        _sets("Sets of the hardest samples.", _hardest(content)[:MAX_SAMPLES]),
+        Markup() if content.has_own_parts else folded("Features in the sets", _members(samples)),
+        folded("Sets of the hardest samples", _sets("Sets of the hardest samples.", _hardest(content)[:MAX_SAMPLES])),
     ]  # fmt: skip
     if len(samples) > MAX_SAMPLES:
         parts.append(folded(f"Sets of all {count(len(samples), 'sample')}", _sets("Sets of all samples.", samples)))

@@ -11,6 +11,7 @@ from bivshap_lightning.audit.record import GraphSummary, SampleSummary
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
 from bivshap_lightning.views import draw_graphs, draw_image_graphs, draw_words
 from bivshap_lightning.views.html.content import PageContent
+from bivshap_lightning.views.html.decisions import sufficing
 from bivshap_lightning.views.html.markup import picture
 from bivshap_lightning.views.html.words import listing
 
@@ -43,7 +44,21 @@ def drawing(
     same = drawn == {frozenset(group) for group in summary.groups}
     note = "" if same else " Drawn from weights that were rounded for storage, by which groups differ slightly."
     figure, what = _figure(content, graph, h, summary, position, {"title": name, "subtitle": subtitle})
-    return picture(figure, f"{what} {words}", f"{words}{note}")
+    is_narrow = f"segments_{position}" in content.record.arrays  # panels of pictures are drawn for thumbnails
+    return picture(figure, f"{what} {words}", f"{words}{note}", is_narrow=is_narrow)
+
+
+def sample_drawing(content: PageContent, position: int) -> Markup:
+    """The graphs of one sample.
+
+    Args:
+        content: of the page.
+        position: of the sample.
+    """
+    sample, graph = content.record.samples[position], content.record.sample_graphs[position]
+    label = "" if sample.label is None else f", labelled “{sample.label}”"
+    name = f"Sample {sample.index}: why “{sample.target}”{label}"
+    return drawing(content, graph, summary=sample, name=name, subtitle=sufficing(sample), position=position)
 
 
 def _sentence(text: str) -> str:

@@ -57,6 +57,9 @@ tbody th { font-weight: 600; }
 figure { margin: 1rem 0 1.6rem; }
 figure img { display: block; width: 100%; min-width: 40rem; height: auto; border-radius: .4rem;
   background: #fff; border: 1px solid var(--line); }
+figure.narrow { max-width: 36rem; } figure.narrow img { min-width: 0; }
+.beside { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 0 1.6rem;
+  align-items: start; }
 details { margin: .8rem 0; border: 1px solid var(--line); border-radius: .5rem; padding: 0 1rem; }
 summary { cursor: pointer; padding: .6rem 0; font-weight: 600; }
 section > details { border: 0; padding: 0; margin: 0; border-top: 1px solid var(--line); }
@@ -68,9 +71,10 @@ th summary, td summary { padding: 0; font-weight: inherit; }
 li details { display: inline-block; margin: 0; border: 0; padding: 0; vertical-align: top; }
 li summary { padding: 0; font-weight: inherit; }
 footer { margin: 3rem auto 2rem; padding-top: 1rem; border-top: 1px solid var(--line); }
-@media (max-width: 48rem) { .stack thead { display: none; } .stack tr { display: block; padding: .4rem 0;
-  border-bottom: 1px solid var(--line); } .stack th, .stack td { display: block; border: 0; padding: .1rem 0;
-  text-align: left; white-space: normal; } .stack td::before { content: attr(data-label) ": "; color: var(--soft); } }
+@media (max-width: 48rem) { [class^=stack] thead { display: none; } [class^=stack] tr { display: block;
+  padding: .4rem 0; border-bottom: 1px solid var(--line); } [class^=stack] th, [class^=stack] td { display: block;
+  border: 0; padding: .1rem 0; text-align: left; white-space: normal; }
+  [class^=stack] td::before { content: attr(data-label) ": "; color: var(--soft); } }
 @media print { .stack thead { display: none; } .stack tr { display: block; padding: .3rem 0; border-bottom: 1px solid
   var(--line); } .stack th, .stack td { display: block; border: 0; padding: 0; text-align: left; white-space: normal; }
   .stack td::before { content: attr(data-label) ": "; color: var(--soft); } }
@@ -84,8 +88,8 @@ footer { margin: 3rem auto 2rem; padding-top: 1rem; border-top: 1px solid var(--
 """
 
 
-MOST_COLUMNS = 4
-"""Tables with more columns stand as lists where there is no room for them."""
+MOST_COLUMNS, MOST_ON_PHONES = 4, 3
+"""Tables with more columns stand as lists on phones and in print, or on phones only."""
 
 
 def text(value: object) -> Markup:
@@ -184,16 +188,32 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]], *
         cells = [cell("td", k, value, data_label=head[k]) for k, value in enumerate(row[1:], start=1)]
         body.append(tag("tr", tag("th", row[0], scope="row"), *cells))
     parts = tag("caption", tag("span", caption)), tag("thead", top), tag("tbody", *body)
-    return _wide(caption, tag("table", *parts, **({"class_": "stack"} if len(head) > MOST_COLUMNS else {})))
+    return _wide(caption, tag("table", *parts, **_stacked(len(head))))
 
 
-def picture(figure: Figure, description: str, caption: str) -> Markup:
+def _stacked(n_columns: int) -> dict[str, str]:
+    name = "stack" if n_columns > MOST_COLUMNS else "stack-phone" if n_columns > MOST_ON_PHONES else ""
+    return {"class_": name} if name else {}
+
+
+def beside(*parts: Markup) -> Markup:
+    """Parts side by side where there is room.
+
+    Example:
+        >>> print(beside(tag("p", "a"), tag("p", "b")))
+        <div class="beside"><div><p>a</p></div><div><p>b</p></div></div>
+    """
+    return tag("div", *(tag("div", part) for part in parts), class_="beside") if parts else Markup()
+
+
+def picture(figure: Figure, description: str, caption: str, *, is_narrow: bool = False) -> Markup:
     """A figure inside the page, with a description for screen readers. The figure is cleared.
 
     Args:
         figure: what to show.
         description: the same in words.
         caption: a line below.
+        is_narrow: whether it can be read at the width of a phone.
 
     Example:
         >>> print(picture(Figure(figsize=(1, 1)), "A <blank> page", "Nothing")[:60])
@@ -204,7 +224,8 @@ def picture(figure: Figure, description: str, caption: str) -> Markup:
     source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
     # Not through `text`, which shortens; base64 needs no escaping.
     image = Markup(f'<img src="{source}" width="{width}" height="{height}" alt="{text(description)}">')
-    return tag("figure", _wide(caption, image), tag("figcaption", caption))
+    kind = {"class_": "narrow"} if is_narrow else {}
+    return tag("figure", _wide(caption, image), tag("figcaption", caption), **kind)
 
 
 def _wide(label: str, inner: Markup) -> Markup:

@@ -18,8 +18,7 @@ from bivshap_lightning.gate.verdict import number
 from bivshap_lightning.metrics.catalogue import REDUNDANCY, ROLES, find_number, numbers_of, ranking_numbers
 from bivshap_lightning.views import draw_curves
 from bivshap_lightning.views.html.content import PageContent
-from bivshap_lightning.views.html.decisions import sufficing
-from bivshap_lightning.views.html.drawings import drawing
+from bivshap_lightning.views.html.drawings import drawing, sample_drawing
 from bivshap_lightning.views.html.markup import (
     breakable,
     bullets,
@@ -35,17 +34,17 @@ from bivshap_lightning.views.html.words import count, listing, meaning, percent
 OPEN_CLASSES, MAX_SAMPLES, MAX_GROUPS, MAX_MEMBERS = 4, 4, 10, 12
 TWO_SIDED = 0.975
 OURS = "ours"
-TILES = (
-    f"{ROLES}irrelevant",
-    f"{ROLES}essential",
-    f"{ROLES}undecided",
-    f"bivshap/post_hoc_accuracy/{OURS}",
-    f"bivshap/share_kept/{OURS}",
-    f"{REDUNDANCY}accuracy_with_representatives",
-    f"{REDUNDANCY}random_removal_accuracy",
-    f"{REDUNDANCY}empty_accuracy",
-)
-"""The numbers at the top of the page."""
+TILES = {
+    f"{ROLES}irrelevant": "of the features play no part in a decision",
+    f"{ROLES}essential": "matter and no single other feature replaces them",
+    f"{ROLES}undecided": "have a role that the audit was too short to tell",
+    f"bivshap/post_hoc_accuracy/{OURS}": "of predictions stay as features go, the least important first",
+    f"bivshap/share_kept/{OURS}": "of the predicted value stays as features go, the least important first",
+    f"{REDUNDANCY}accuracy_with_representatives": "of predictions stay with one feature of each group of H",
+}
+"""The numbers at the top of the page, and what they say about the model."""
+CONTROLS = {"random_removal_accuracy": "with as many features removed at random", "empty_accuracy": "with none left"}
+"""What the share of predictions that stay with one feature of each group must be compared with."""
 BY_CLASS = (
     f"bivshap/post_hoc_accuracy/{OURS}",
     f"bivshap/removal_error/{OURS}",
@@ -83,19 +82,23 @@ def verdict(content: PageContent, anchor: str, title: str) -> Markup:
 
 
 def _tiles(content: PageContent) -> Markup:
-    tiles = []
-    for name in TILES:
-        if name in content.record.metrics:
+    tiles, metrics = [], content.record.metrics
+    for name, what in TILES.items():
+        if name in metrics:
             interval = measure(content.record, name, confidence=TWO_SIDED)
             sure = _interval(interval.lower, interval.upper)
-            what = meaning(name)[0]
             tiles.append(tag("b", percent(interval.value)) + tag("span", what) + tag("p", sure, class_="soft"))
+    if tiles and f"{REDUNDANCY}accuracy_with_representatives" in metrics:
+        known = {said: metrics.get(f"{REDUNDANCY}{name}") for name, said in CONTROLS.items()}
+        compared = [f"{percent(found.value)} {said}" for said, found in known.items() if found is not None]
+        if compared:
+            tiles[-1] += tag("p", f"Compare: {', '.join(compared)}.", class_="soft")
     return bullets(tiles, class_="tiles")
 
 
 def _interval(lower: float | None, upper: float | None) -> str:
     return (
-        "interval unknown" if lower is None or upper is None else f"95 % interval {percent(lower)} to {percent(upper)}"
+        "interval unknown" if lower is None or upper is None else f"95 % interval: {percent(lower)} to {percent(upper)}"
     )
 
 
@@ -278,11 +281,7 @@ def samples(content: PageContent, anchor: str, title: str) -> Markup:
         "samples have little to explain. The record keeps no confidence of single predictions."
     )
     parts = [tag("p", intro), table("The hardest samples.", head, [_row(content, k) for k in rows[:8]], words=3)]
-    for k in rows[:MAX_SAMPLES]:
-        sample, graph = content.record.samples[k], content.record.sample_graphs[k]
-        label = "" if sample.label is None else f", labelled “{sample.label}”"
-        name = f"Sample {sample.index}: why “{sample.target}”{label}"
-        parts.append(drawing(content, graph, summary=sample, name=name, subtitle=sufficing(sample), position=k))
+    parts += [sample_drawing(content, k) for k in rows[:MAX_SAMPLES]]
     if len(rows) > 8:
         everything = table("All samples.", head, [_row(content, k) for k in range(len(rows))], words=3)
         parts.append(folded(f"All {count(len(rows), 'sample')}", everything))
