@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -53,7 +54,7 @@ def write_mutual(page: Page) -> None:
             control = percent(ours["random_removal_accuracy"], ours["random_removal_accuracy_se"])
             none_left = [percent(code["masked_fraction"][0]), percent(code["curve"][0], code["curve_se"][0])]
             rows.append([study, PAPER_NAMES[method], str(r["n_samples"]), *one_left, control, *none_left])
-    page.table(
+    page.table_of_methods(
         ["study", "method", "samples", "one left: masked, %", "accuracy, %", "as many at random, %",
          "none left: masked, %", "accuracy, %"],
         rows,
@@ -118,7 +119,7 @@ def write_rankings(page: Page) -> None:
                 )  # fmt: skip
             area = number(found["area"], found["area_se"])
             rows.append([study, PAPER_NAMES[method], str(r["n_samples"]), *cells, area])
-    page.table(["study", "method", "samples", "10 % masked", "50 % masked", "area under the curve"], rows)
+    page.table_of_methods(["study", "method", "samples", "10 % masked", "50 % masked", "area under the curve"], rows)
     page.add(
         "### Insertion and deletion AUC", "",
         "Higher is better for insertion, lower for deletion; ours / the paper's. `published` is the convention of the "
@@ -138,7 +139,7 @@ def write_rankings(page: Page) -> None:
                     cells.append(page.area_cell(study, value, error, theirs, f"{way} {method}"))
             rows.append([study, PAPER_NAMES[method], str(r["n_samples"]), *cells])
     header = ["study", "method", "samples"]
-    page.table(
+    page.table_of_methods(
         [*header, *(f"{w}: {c}" for w in ("insertion", "deletion") for c in ("published", "half", "default"))], rows
     )
     _images(page, "post_hoc")
@@ -167,7 +168,7 @@ def write_times(page: Page) -> None:
         for method, r in page.results[study]["methods"].items():
             if "refused" in r:
                 rows.append([study, PAPER_NAMES[method], "not run", "", r["refused"].split(". ")[0], ""])
-    page.table(["study", "method", "explained by", "features", "seconds", "model rows"], rows)
+    page.table_of_methods(["study", "method", "explained by", "features", "seconds", "model rows"], rows)
 
 
 def write_gammas(page: Page) -> None:
@@ -257,7 +258,7 @@ def write_subgroups(page: Page) -> None:
         "--gene-sets FILE.gmt --annotation PROBES.tsv` adds preranked GSEA (gseapy, 1,000 permutations, as in the "
         "paper) and the hypergeometric test on the highest tenth (Benjamini-Hochberg) to the results. It is tested "
         "on made sets. The paper's own table (COPDGene, macrophage sets at q = 0.02 and 0.01) cannot be repeated: its "
-        "data are restricted.",
+        "data are restricted.", "",
     )  # fmt: skip
 
 
@@ -282,6 +283,7 @@ def write_beyond(page: Page) -> None:
          "deletion: remove", "Shapley order", "the paper's PageRank (K)"],
         rows,
     )  # fmt: skip
+    page.add(_beyond_noise(page), "")
     rows = []
     for study in page.results:
         for method, r in page.methods(study).items():
@@ -292,6 +294,31 @@ def write_beyond(page: Page) -> None:
                     [study, PAPER_NAMES[method], *shares, percent(s["potential_share"]), percent(s["dead_edges"])]
                 )
     page.table(["study", "method", *_ROLES, "E2 from R alone", "edges of H to dead features"], rows)
+
+
+def _beyond_noise(page: Page) -> str:
+    """Where our rankings differ from the paper's by more than two standard errors of the difference."""
+    found, n = [], 0
+    for study in page.results:
+        methods = page.methods(study)
+        kernel = methods.get("paper_kernel", {"n_samples": None})
+        for method, r in methods.items():
+            if method not in ("auto", "proxy") or r["n_samples"] != kernel["n_samples"]:
+                continue
+            theirs = kernel["metrics"]["auc"]
+            for ranking, way in (("keep", "insertion"), ("remove", "deletion")):
+                ours, name = r["metrics"][f"{ranking}_auc"], f"{way}_default"
+                error = math.hypot(ours[f"{name}_se"], theirs[f"{name}_se"])
+                difference, n = ours[name] - theirs[name], n + 1
+                if abs(difference) > 2 * error:
+                    better = "better" if (difference > 0) is (way == "insertion") else "worse"
+                    found.append(f"{study}, {way} of `{ranking}` ({better}, {difference:+.3f} ± {error:.3f})")
+    which = "; ".join(found) or "none"
+    return (
+        "By more than two standard errors, taking the two sides as independent, `keep` and `remove` differ from the "
+        f"paper's PageRank on the same samples in these of {n} comparisons, of which one in twenty would by chance: "
+        f"{which}. Elsewhere these samples do not tell the rankings apart."
+    )
 
 
 _ROLES = ("irrelevant", "interchangeable", "redundant", "essential", "undecided")
@@ -354,7 +381,14 @@ def take_over(run: Path, folder: Path, images: Path) -> None:
 
 
 def _images(page: Page, kind: str) -> None:
-    page.add(*(f"![{study}]({IMAGES}/{study}_{kind}.png)" for study in page.results), "")
+    """Of one study on the paper's own data, and of all others folded."""
+    pictures = {study: f"![{study}]({IMAGES}/{study}_{kind}.png)" for study in page.results}
+    first = "mnist" if "mnist" in pictures else next(iter(pictures))
+    page.add("", f"{first}:", "", pictures.pop(first), "")
+    if pictures:
+        page.folded(
+            f"The pictures of {', '.join(pictures)}", *(line for one in pictures.values() for line in (one, ""))
+        )
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -17,11 +17,15 @@ row of a table wins by its budget; `random` ranks by chance.
 
 **How to read a cell.** `ours ± standard error / the paper's`. ✓: they differ by no more than the paper's rounding and
 two standard errors of the difference, taking the paper's error to be as large as ours (shares masked, which have no
-error bar: by no more than two points). A footnote: they differ, and why. {AGREE} compared cells agree. Only the
-same data are compared (Drug, Divorce, Census, MNIST); for the others the paper's figure stands beside ours for
+error bar: by no more than two points). A footnote: they differ, and why. {AGREE} compared cells agree ({BY_STUDY}).
+Only the same data are compared (Drug, Divorce, Census, MNIST); for the others the paper's figure stands beside ours for
 orientation. **Few samples make wide bars, and a ✓ within them says little**: the column `samples` counts
 them, and an error bar of 0.0 only says that all samples of that row came out alike. Where fewer than 1,000 orders per
 feature were drawn (last table), `Ours-SS` is the paper's algorithm but not its budget. {MISSING}
+
+**Where to look first.** What this package adds, with error bars:
+[Beyond the paper](#beyond-the-paper-on-the-same-data). What is wrong in the paper and in its code, with the evidence:
+[Slips](#slips-of-the-paper-and-of-its-code). Rows of other methods and most pictures are folded.
 """
 
 _EXACT_INDEX = (

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from examples.paper import published
+from examples.paper.experiment import PAPER_NAMES
 from examples.paper.remarks import INTRODUCTION, REASONS
 
 Results = Mapping[str, Any]
@@ -42,7 +45,7 @@ class Page:
 
     def __init__(self, results: Mapping[str, Results]) -> None:
         self.results, self.lines, self.differences = results, [INTRODUCTION], dict[str, int]()
-        self.n_agree = self.n_compared = 0
+        self.agree, self.compared = Counter[str](), Counter[str]()
 
     def add(self, *lines: str) -> None:
         self.lines += lines
@@ -52,13 +55,29 @@ class Page:
         if rows:
             self.add("", *(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)), "")
 
+    def folded(self, summary: str, *lines: str) -> None:
+        """Lines that unfold on demand."""
+        self.add("", "<details>", f"<summary>{summary}</summary>", "", *lines, "", "</details>", "")
+
+    def table_of_methods(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """A table of studies and methods: the paper's two algorithms and the present default, the others folded."""
+        rows = list(rows)
+        names = {PAPER_NAMES[method] for method in ("auto", "paper_sampling", "paper_kernel")}
+        others = [row for row in rows if row[1] not in names]
+        self.table(header, [row for row in rows if row[1] in names])
+        if others:
+            shown = Page({})
+            shown.lines = []
+            shown.table(header, others)
+            self.folded(f"The other methods: {len(others)} rows", *shown.lines)
+
     def compare(self, study: str, text: str, same: bool | None, theirs: str, topic: str) -> str:
         """A cell: our figure, the paper's, and whether they agree where the data are the same."""
         if study not in published.COMPARABLE or same is None:
             return f"{text} / {theirs}"
-        self.n_compared += 1
+        self.compared[study] += 1
         if same:
-            self.n_agree += 1
+            self.agree[study] += 1
             return f"{text} / {theirs} ✓"
         reason = REASONS.get((study, topic)) or REASONS.get(("", topic)) or "not explained"
         mark = self.differences.setdefault(reason, len(self.differences) + 1)
@@ -84,7 +103,9 @@ class Page:
 
     def text(self) -> str:
         notes = [f"[^{mark}]: {reason}" for reason, mark in self.differences.items()]
-        body = "\n".join([*self.lines, "", *notes]).rstrip() + "\n"
+        body = re.sub(r"\n{3,}", "\n\n", "\n".join([*self.lines, "", *notes]).rstrip() + "\n")
         absent = [study for study in published.STUDIES if study not in self.results]
         missing = f"Not run for this page: {', '.join(absent)}." if absent else ""
-        return body.replace("{AGREE}", f"{self.n_agree} of {self.n_compared}").replace("{MISSING}", missing)
+        counts = f"{self.agree.total()} of {self.compared.total()}"
+        parts = [f"{study} {self.agree[study]} of {n}" for study, n in self.compared.items()]
+        return body.replace("{AGREE}", counts).replace("{BY_STUDY}", ", ".join(parts)).replace("{MISSING}", missing)
