@@ -75,6 +75,23 @@ def test_stand_ins_and_partners_have_their_colour_and_their_sentence(name, pair,
     assert (arc.get_linestyle() == "solid") == (pair == STAND_INS)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(
+    ("strength", "message"),
+    [
+        (1.3, "strongest pair: a and b replace each other"),
+        (1.4, "strongest pair: a replaces b more than the reverse"),
+    ],
+)
+def test_the_sentence_says_which_of_two_unequal_substitutes_replaces_the_other(first, strength, message):
+    """max(s a, b): C = -1/6, R[b] = 1/6 and R[a] = (s - 1) / 2 + 1/6, which is twice as large from s = 4/3 on."""
+    second = 1 - first
+    names = ["a", "b"] if first == 0 else ["b", "a"]
+    graph = enumerated(lambda s: max(strength * (first in s), 1 * (second in s)), 2, names)
+    np.testing.assert_allclose(graph.potential[[first, second]], [(strength - 1) / 2 + 1 / 6, 1 / 6], atol=1e-12)
+    assert lines_of(draw_axis(graph, title="t"), "message") == message
+
+
 def test_rows_are_sorted_by_size_and_marks_lie_at_their_values():
     graph = random_graph(8)
     values = values_of_sample(graph)

@@ -39,6 +39,9 @@ from bivshap_lightning.views.figures.text import Align
 MIN_ROWS, MAX_ROWS = 3, 30
 
 DIRECTION = "Of two substitutes, the one with the larger ring leaves less of the other."
+ONE_SIDED = 2
+"""Ring over ring of two substitutes above which the picture says which of them replaces the other: both lose the same
+importance to each other, of which the weaker one has less."""
 
 _LABEL_SIZE = 13
 _TEXT_SIZE = 12
@@ -196,22 +199,25 @@ def _message(canvas: Canvas, values: AxisValues, texts: Sequence[str], pairs: Se
         first = texts[values.order()[0]]
         return f"{first} has changed most" if values.is_change else f"{first} matters most"
     i, j, term = pairs[0]
-    what = "replace" if term < 0 else "need"
-    more = " more than before" if values.is_change else ""
+    between, end = " and ", " replace each other" if term < 0 else " need each other"
+    end += " more than before" if values.is_change else ""
+    weak, strong = sorted((i, j), key=lambda k: abs(values.late[k]))
+    if term < 0 and not values.is_change and abs(values.late[strong]) > ONE_SIDED * abs(values.late[weak]):
+        i, j, between, end = strong, weak, " replaces ", " more than the reverse"
     one, other = texts[i], texts[j]
     width = WIDTH - 2 * MARGIN
     for start in ("strongest pair: ", "")[values.is_change :]:
-        message = f"{start}{one} and {other} {what} each other{more}"
+        message = f"{start}{one}{between}{other}{end}"
         if canvas.width_of(message, size=_LABEL_SIZE) <= width:
             return message
-    room = width - canvas.width_of(f"- and - {what} each other{more}", size=_LABEL_SIZE)
+    room = width - canvas.width_of(f"-{between}-{end}", size=_LABEL_SIZE)
     widths = [canvas.width_of(name, size=_LABEL_SIZE) for name in (one, other)]
     # What a short name leaves over is for the other one.
     one, other = (
         canvas.fit(name, max(room / 2, room - rest), size=_LABEL_SIZE)
         for name, rest in zip((one, other), reversed(widths), strict=True)
     )
-    return f"{one} and {other} {what} each other{more}"
+    return f"{one}{between}{other}{end}"
 
 
 def _notes(values: AxisValues, pairs: Sequence[Pair]) -> str:

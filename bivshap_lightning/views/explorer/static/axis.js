@@ -5,6 +5,7 @@ import { ROLES, el, format, shorten, svg, ticks } from "./dom.js";
 const MAX_ROWS = 30;
 const ROW = 26;
 const MAX_ARCS = 10;
+const ONE_SIDED = 2; // as in the figures
 
 /**
  * @param {import("./index.js").Context} context
@@ -180,10 +181,10 @@ function message(context, arcs) {
   const [i, j, term] = arcs[0];
   const { late } = context.graph.axis;
   const [first, second] = Math.abs(late[i]) >= Math.abs(late[j]) ? [i, j] : [j, i];
-  const alike = Math.abs(Math.abs(late[i]) - Math.abs(late[j])) < 0.02 * Math.abs(late[first]);
-  if (alike && term < 0) return `Strongest pair: ${context.label(i)} and ${context.label(j)} replace each other, either way. ${direction}`;
+  const alike = Math.abs(late[first]) <= ONE_SIDED * Math.abs(late[second]);
+  if (alike && term < 0) return `Strongest pair: ${context.label(i)} and ${context.label(j)} replace each other. ${direction}`;
   if (term > 0) return `Strongest pair: ${context.label(i)} and ${context.label(j)} need each other. ${direction}`;
-  return `Strongest pair: ${context.label(first)} replaces ${context.label(second)} more than the other way round. ${direction}`;
+  return `Strongest pair: ${context.label(first)} replaces ${context.label(second)} more than the reverse. ${direction}`;
 }
 
 function sum(values, players) {
