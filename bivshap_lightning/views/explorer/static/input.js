@@ -148,7 +148,14 @@ function labelPlaces(context, { segments, height, width }) {
     const sum = sums.get(player) ?? [0, 0, 0];
     sums.set(player, [sum[0] + (at % width), sum[1] + Math.floor(at / width), sum[2] + 1]);
   });
-  return [...sums].map(([player, [x, y, n]]) => [player, x / n, y / n]);
+  const nearest = new Map(); // the centre of a bent part may lie in another one
+  segments.forEach((player, at) => {
+    const sum = sums.get(player);
+    if (!sum) return;
+    const far = Math.hypot((at % width) - sum[0] / sum[2], Math.floor(at / width) - sum[1] / sum[2]);
+    if (far < (nearest.get(player)?.far ?? Infinity)) nearest.set(player, { far, at });
+  });
+  return [...nearest].map(([player, { at }]) => [player, at % width, Math.floor(at / width)]);
 }
 
 /** The edges between pixels of some parts and all others, as a path. */
