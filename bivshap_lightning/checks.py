@@ -57,3 +57,15 @@ def check_integer(value: int, argument: str, *, minimum: int) -> int:
             f"`{argument}` must be a whole number >= {minimum}, got {value!r}. Leave it out for the default."
         )
     return int(value)
+
+
+def check_evaluations(n_evaluations: int | None) -> None:
+    """Raise ValueError if a number of model rows is neither a whole number nor left out.
+
+    Example:
+        >>> check_evaluations(None)
+    """
+    if n_evaluations is not None and not isinstance(n_evaluations, Integral):
+        raise ValueError(
+            f"`n_evaluations` must be a whole number or None, got {n_evaluations!r}. Leave it out for the default."
+        )

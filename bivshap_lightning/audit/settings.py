@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bivshap_lightning.audit.record_parts import FIXED_GAMMA, RELATIVE_GAMMA
+from bivshap_lightning.checks import check_evaluations
 from bivshap_lightning.graph import relative_gamma
 
 
@@ -43,6 +44,9 @@ class AuditSettings:
     target_error: float | None = None
     background_source: str = ""
     columns: bool = False
+
+    def __post_init__(self) -> None:
+        check_evaluations(self.n_evaluations)
 
     @property
     def known_gamma(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from bivshap_lightning.checks import check_evaluations
 from bivshap_lightning.explainers.auto import Auto, Purpose
 from bivshap_lightning.explainers.estimator import EstimatorExplainer
 from bivshap_lightning.explainers.exact import Exact
@@ -144,6 +145,7 @@ class BivariateShapley:
             n_evaluations: as for :meth:`attribute`.
             target_error: likewise.
         """
+        check_evaluations(n_evaluations)
         target = self.target_error if target_error is None else target_error
         # A user's method may draw from the global generators.
         with global_rngs_kept([game.device]), game.evaluation():

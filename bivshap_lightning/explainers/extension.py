@@ -15,9 +15,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bivshap_lightning.explainers.estimator import default_coalitions
+from bivshap_lightning.explainers.estimator import check_not_too_many, default_coalitions
 from bivshap_lightning.explainers.explanation import Explanation
-from bivshap_lightning.explainers.maps import MAPS, ExplanationMap
+from bivshap_lightning.explainers.maps import EXACT_LIMIT, MAPS, ExplanationMap
 from bivshap_lightning.explainers.registry import Explainer, ExplainerLike, find_explainer, register
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept
@@ -92,6 +92,8 @@ class SharedRows:
                 f"`n_evaluations` must be at least {least} for method={self.name!r} with {game.n_players} players, got "
                 f"{n_evaluations}. Raise it, or group players by `feature_mask`."
             )
+        if game.n_players > EXACT_LIMIT:  # smaller games are enumerated rather than drawn from so often
+            check_not_too_many(n_evaluations // n_rows, self.name)
         generator = torch.Generator(device=game.device).manual_seed(seed)
         coalitions = self.explanation_map.coalitions(game.n_players, n_evaluations // n_rows, generator)
         before = game.n_evaluations

@@ -323,7 +323,20 @@ def test_finding_our_explainers_by_object_needs_no_captum():
     assert run.returncode == 0, run.stderr
 
 
-@pytest.mark.parametrize("method", ["sampling", "kernel", "proxy", "paper_sampling", "paper_kernel", "kernel_shap"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "sampling",
+        "kernel",
+        "proxy",
+        "paper_sampling",
+        "paper_kernel",
+        "kernel_shap",
+        "bivariate_shapley",
+        "bivariate_lime",
+        "bivariate_rise",
+    ],
+)
 def test_more_coalitions_than_fit_into_memory_are_refused_before_they_are_drawn(method):
     game = Game(lambda x: x.amax(dim=1), torch.rand(1, 20), behavior="output")
     with pytest.raises(

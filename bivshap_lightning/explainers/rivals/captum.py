@@ -20,6 +20,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from traceback import walk_tb
 from typing import Any
 
 import torch
@@ -279,9 +280,19 @@ class _Run:
                 try:
                     return self._attribute_in_parts(method)
                 except (MemoryError, RuntimeError) as error:
+                    if not is_out_of_memory(error):
+                        self._refuse_without_gradients(error)
                     if not is_out_of_memory(error) or game.rows_per_call == 1:
                         raise
                     game.rows_per_call = max(1, game.rows_per_call // 2)
+
+    def _refuse_without_gradients(self, error: BaseException) -> None:
+        """Raise ValueError for an error of a backward pass, such as that of recurrent layers of cuDNN in eval mode."""
+        if any(frame.f_code is torch.autograd.grad.__code__ for frame, _ in walk_tb(error.__traceback__)):
+            raise ValueError(
+                f"`model` must have a backward pass in eval mode for {self.explainer.name!r}, got "
+                f"{type(error).__name__}: {' '.join(str(error).split())[:300]} Use a perturbation method."
+            ) from error
 
     def _attribute_in_parts(self, method: Any) -> Tensor:
         game = self.game

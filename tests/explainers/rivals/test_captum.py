@@ -315,6 +315,22 @@ def test_other_runtime_errors_are_not_retried(network):
         captum_explainer(Saliency(broken)).explain(game)
 
 
+def test_errors_of_a_backward_pass_refuse_the_method_alone(network):
+    class Forward(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient: Tensor) -> Tensor:
+            raise RuntimeError("backward can only be called in training mode")
+
+    game = Game(lambda x: Forward.apply(x).sum(dim=1), torch.ones(2, 3), behavior="output")
+    match = r"must have a backward pass in eval mode for 'integrated_gradients', got RuntimeError: backward can only"
+    with pytest.raises(ValueError, match=match):
+        captum_explainer("integrated_gradients").explain(game)
+
+
 def test_an_input_the_model_ignores_gets_no_gradient():
     game = Game(lambda a, b: (a**2).sum(dim=1), (torch.ones(2, 2), torch.ones(2, 1)), behavior="output")
     expected = torch.tensor([[1.0, 1.0, 0.0]] * 2)
