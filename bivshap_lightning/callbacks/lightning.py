@@ -57,11 +57,12 @@ def logging_disabled(module: Any) -> Iterator[None]:
     """Ignore what a LightningModule logs in its forward pass: an audit is not part of the user's metrics.
 
     Besides `log` and `log_dict` these are the loggers of its Trainer, as in `self.logger.experiment.add_scalar(...)`.
-    Attributes of the Trainer that it sets, such as `self.trainer.should_stop`, are put back.
+    Attributes of the Trainer that it sets, such as `self.trainer.should_stop`, are put back, and so are those of the
+    Trainer's loops and datamodule and the options of its optimizers.
     """
     modules = [m for m in module.modules() if callable(getattr(m, "log_dict", None))]
     trainers = {id(t): t for m in modules if (t := getattr(m, "_trainer", None)) is not None}.values()
-    attributes = [(vars(trainer), dict(vars(trainer))) for trainer in trainers]
+    attributes = [(owned, dict(owned)) for trainer in trainers for owned in _attributes_of(trainer)]
     for trainer in trainers:
         if trainer.loggers:
             trainer.loggers = [DummyLogger() for _ in trainer.loggers]
@@ -75,6 +76,15 @@ def logging_disabled(module: Any) -> Iterator[None]:
         for now, before in attributes:
             now.clear()
             now.update(before)
+
+
+def _attributes_of(trainer: Any) -> Iterator[dict[str, Any]]:
+    """What a model can reach through its Trainer, by name."""
+    for owner in (trainer, trainer.fit_loop, trainer.fit_loop.epoch_loop, getattr(trainer, "datamodule", None)):
+        if owner is not None:
+            yield vars(owner)
+    for optimizer in trainer.optimizers:
+        yield from optimizer.param_groups
 
 
 def logged_step(trainer: Any) -> int:

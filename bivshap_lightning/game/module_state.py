@@ -7,7 +7,8 @@ tied tensors stay tied and references from outside (optimizers, hooks, attributi
 
 Not recorded are objects that do not belong to the model (Trainers, loggers, dataloaders, datasets, data frames, process
 groups, threads and their queues), what libraries keep in C++, new entries of a bounded ``functools.lru_cache`` that had
-some, and what a forward pass does to files or services.
+some, and what a forward pass does to files, services or environment variables, except for its position in a file that
+is only read.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from itertools import chain
+from multiprocessing.sharedctypes import SynchronizedBase
 from operator import is_
 from types import BuiltinMethodType, CellType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any, cast
@@ -37,8 +39,10 @@ from bivshap_lightning.game.state_kinds import (
     CONTAINERS,
     GENERATORS,
     LIBRARIES,
+    MEMORY,
     RefusingIterator,
     cached_by,
+    file_restorer,
     generator_restorer,
     global_hooks,
     global_names,
@@ -46,6 +50,7 @@ from bivshap_lightning.game.state_kinds import (
     is_from,
     is_opaque_iterator,
     is_own_module,
+    memory_restorer,
     own_classes,
     restore_class,
     restore_slot,
@@ -298,11 +303,6 @@ class ModuleState:
     def _record_numbers(self, value: array[Any]) -> None:
         self._undo.append(partial(value.__setitem__, slice(None), value[:]))
 
-    def _record_text(self, value: Any) -> None:
-        """A file in memory."""
-        if not value.closed:
-            self._undo.append(partial(value.__setstate__, value.__getstate__()))
-
     def _record_context(self, value: ContextVar[Any]) -> None:
         try:
             content = value.get()
@@ -367,6 +367,10 @@ def _record_parts(names: tuple[str, ...]) -> Callable[[ModuleState, Any], None]:
     return lambda state, value: state._pending.extend(getattr(value, name) for name in names)
 
 
+def _undone_by(restorer: Callable[[Any], Callable[[], object]]) -> Callable[[ModuleState, Any], None]:
+    return lambda state, value: state._undo.append(restorer(value))
+
+
 _RECORDERS: tuple[tuple[type | tuple[type, ...], Callable[[ModuleState, Any], None]], ...] = (
     (Tensor, ModuleState._record_tensor),
     (torch.jit.ScriptModule, ModuleState._record_script),
@@ -376,9 +380,11 @@ _RECORDERS: tuple[tuple[type | tuple[type, ...], Callable[[ModuleState, Any], No
     ((tuple, frozenset), ModuleState._record_members),
     ((set, deque, bytearray), ModuleState._record_collection),
     (np.ndarray, ModuleState._record_array),
-    (GENERATORS, lambda state, value: state._undo.append(generator_restorer(value))),
+    (GENERATORS, _undone_by(generator_restorer)),
     (array, ModuleState._record_numbers),
-    ((io.StringIO, io.BytesIO), ModuleState._record_text),
+    (MEMORY, _undone_by(memory_restorer)),
+    (SynchronizedBase, _record_parts(("_obj",))),
+    (io.IOBase, _undone_by(file_restorer)),
     (ContextVar, ModuleState._record_context),
     (threading.local, _record_parts(("__dict__",))),
     ((WeakKeyDictionary, WeakValueDictionary), _record_parts(("data",))),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import io
 import random
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from itertools import chain
+from mmap import mmap
 from operator import is_
 from types import CodeType, GeneratorType, MemberDescriptorType
 from typing import Any
@@ -18,15 +21,16 @@ import torch
 from torch import nn
 
 from bivshap_lightning.game.errors import ModelStateError
+from bivshap_lightning.game.tensor_state import LARGEST_COPY
 
 # Packages whose objects, modules excepted, do not belong to the model.
 FOREIGN = (
     "aim", "asyncio", "bivshap_lightning", "captum", "clearml", "comet_ml", "concurrent", "datasets", "enum", "io",
-    "_io", "lightning", "lightning_fabric", "logging", "matplotlib", "mlflow", "multiprocessing", "neptune", "pandas",
-    "pyarrow", "pytorch_lightning", "queue", "ray", "_queue", "socket", "subprocess", "tensorboard",
-    "tensorboardX", "_thread", "threading", "tokenizers", "torch._dynamo", "torch._inductor", "torch.distributed",
-    "torch.fx", "torch.utils.data", "torch.utils.tensorboard", "tqdm", "wandb",
-    "weakref",
+    "_io", "ipykernel", "IPython", "lightning", "lightning_fabric", "logging", "matplotlib", "mlflow",
+    "multiprocessing", "neptune", "pandas", "pluggy", "pyarrow", "_pytest", "pytest", "pytorch_lightning", "queue",
+    "ray", "_queue", "socket", "subprocess", "tensorboard", "tensorboardX", "_thread", "threading", "tokenizers",
+    "torch._dynamo", "torch._inductor", "torch.distributed", "torch.fx", "torch.utils.data", "torch.utils.tensorboard",
+    "tqdm", "wandb", "weakref",
 )  # fmt: skip
 # Packages whose classes and functions keep no state of a user's model.
 LIBRARIES = (*FOREIGN, "abc", "builtins", "collections", "dataclasses", "functools", "numpy", "sklearn", "torch",
@@ -36,7 +40,15 @@ ATOMS = frozenset({int, float, complex, str, bytes, bool, type(None), type(...),
 # Their instances have no attributes of their own, unlike those of subclasses.
 CONTAINERS = frozenset({dict, list, tuple, set, frozenset, deque, bytearray, OrderedDict, defaultdict, Counter})
 
+# Where iterators are implemented in C.
+BUILT_IN = ("array", "builtins", "_collections", "_csv", "itertools")
+
 GENERATORS = (torch.Generator, np.random.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
+
+
+# Numbers of C, and files that are mapped to memory.
+MEMORY: tuple[Any, ...] = (ctypes.Array, ctypes.c_int.__base__, mmap)
+NUMERIC_CODES = "?bBhHiIlLqQfd"
 
 
 class RefusingIterator(Iterator[Any]):
@@ -78,6 +90,54 @@ def generator_restorer(generator: Any) -> Callable[[], object]:
     return partial(setattr, bits, "state", bits.state)
 
 
+def memory_restorer(value: Any) -> Callable[[], object]:
+    """A function that gives numbers of C, or a mapped file, the content that they have now; pointers stay as they are.
+
+    Example:
+        >>> number = ctypes.c_int(3)
+        >>> restore = memory_restorer(number)
+        >>> number.value = 4
+        >>> restore(), number
+        (None, c_int(3))
+    """
+    kind: Any = type(value)
+    while issubclass(kind, ctypes.Array):
+        kind = kind._type_
+    if kind is not mmap and getattr(kind, "_type_", "O") not in NUMERIC_CODES:
+        return bool
+    try:
+        with memoryview(value) as view:
+            is_fixed = view.readonly or view.nbytes > LARGEST_COPY
+            return bool if is_fixed else partial(_write, value, view.tobytes())
+    except ValueError:  # a closed file
+        return bool
+
+
+def _write(owner: Any, content: bytes) -> None:
+    with memoryview(owner) as view, view.cast("B") as octets:
+        if octets != content:
+            octets[:] = content
+
+
+def file_restorer(file: Any) -> Callable[[], object]:
+    """A function that puts back the content of a file in memory, or the position in one on disk that is only read.
+
+    What is written to a file stays written. A position that cannot be read, as within a loop over lines, stays as well.
+    """
+    try:
+        if file.closed:
+            return bool
+        if isinstance(file, (io.StringIO, io.BytesIO)):
+            memory: Any = file
+            return partial(memory.__setstate__, memory.__getstate__())
+        if file.writable() or not file.seekable():
+            return bool
+        place = file.tell()
+    except OSError:
+        return bool
+    return lambda: file.tell() == place or file.seek(place)
+
+
 def global_hooks() -> list[Any]:
     """Hooks on all modules, which no module leads to."""
     return [v for name, v in vars(nn.modules.module).items() if name.startswith("_global") and isinstance(v, dict)]
@@ -102,9 +162,9 @@ def _is_link(value: Any) -> bool:
 @lru_cache(maxsize=4096)
 def is_opaque_iterator(kind: type) -> bool:
     """Whether objects of a class are iterators whose position cannot be read and set."""
-    if not hasattr(kind, "__next__"):
+    if not any("__next__" in vars(base) for base in kind.__mro__):  # `hasattr` may run code of the class, as in a mock
         return False
-    is_built_in = kind.__module__ in ("itertools", "builtins") and kind.__name__ != "iterator"
+    is_built_in = kind.__module__ in BUILT_IN and kind.__name__ != "iterator"
     return issubclass(kind, GeneratorType) or is_built_in or kind.__module__.startswith("torch.utils.data")
 
 

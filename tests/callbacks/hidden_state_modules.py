@@ -5,9 +5,13 @@ Each counts its forward passes and uses the count in training, so that one pass 
 
 from __future__ import annotations
 
+import csv
+import ctypes
 import functools
 import io
 import itertools
+import mmap
+import multiprocessing
 import threading
 import weakref
 from array import array
@@ -15,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytorch_lightning as pl
@@ -144,6 +149,56 @@ def array_of_numbers(module: Counting) -> Count:
 def file_in_memory(module: Counting) -> Count:
     module.file = io.StringIO()
     return lambda: module.file.write("a line\n") + len(module.file.getvalue())
+
+
+def number_of_c(module: Counting) -> Count:
+    module.numbers, module.pointer = (ctypes.c_int * 2)(), ctypes.c_char_p(b"left alone")
+
+    def count() -> int:
+        module.numbers[1] += 1
+        return module.numbers[1]
+
+    return count
+
+
+def shared_number(module: Counting) -> Count:
+    module.number, module.half = multiprocessing.Value("i", 0), multiprocessing.Array("d", 1)
+
+    def count() -> int:
+        module.number.value += 1
+        module.half[0] += 0.5
+        return module.number.value + int(module.half[0])
+
+    return count
+
+
+def mapped_memory(module: Counting) -> Count:
+    module.memory = mmap.mmap(-1, 2)
+
+    def count() -> int:
+        module.memory[0] = (module.memory[0] + 1) % 256
+        return module.memory[0]
+
+    return count
+
+
+def position_in_a_file(module: Counting) -> Count:
+    """Reads its own source, bytes and text, a bit further in each pass."""
+    module.octets, module.text = open(__file__, "rb"), open(__file__, encoding="utf-8")  # noqa: SIM115
+    for file in (module.octets, module.text):
+        weakref.finalize(module, file.close)
+    return lambda: module.octets.read(1)[0] + ord(module.text.read(1))
+
+
+def mock_object(module: Counting) -> Count:
+    """Has whatever attribute it is asked for, and makes a class for each."""
+    module.service = mock.MagicMock()
+
+    def count() -> int:
+        module.service(3)
+        return int(module.service.call_count)
+
+    return count
 
 
 def bit_generator(module: Counting) -> Count:
@@ -359,6 +414,16 @@ def in_a_default(_: Counting) -> Count:
     return count
 
 
+def lines_of_a_table(module: Counting) -> Count:
+    module.lines = csv.reader(str(n) for n in range(10**6))
+    return lambda: int(next(module.lines)[0])
+
+
+def through_a_deque(module: Counting) -> Count:
+    module.numbers = iter(deque(range(10**4)))
+    return lambda: next(module.numbers)
+
+
 def in_tuples(module: Counting) -> Count:
     module.numbers = ((itertools.count(), 3), 4)
     return lambda: next(module.numbers[0][0])
@@ -386,6 +451,7 @@ COUNTED: tuple[Callable[[Counting], Count], ...] = (
     weak_keys, tensor_subclass, expanded, lazy_dictionary, imported_function, imported_variable, thread_local,
     context_variable, array_of_numbers, file_in_memory, bit_generator, configuration, hook_on_all_modules,
     remembered, remembered_for_ever, memory_view, inner_optimizer, estimator, attribute_of_trainer, metaclass,
+    number_of_c, shared_number, mapped_memory, position_in_a_file, mock_object,
 )  # fmt: skip
 
 HIDDEN_STATE = [
@@ -404,6 +470,6 @@ HIDDEN_STATE = [
     Style("iterator: of the class", ClassIterator, refused=ADVANCED),
     *(
         Style(f"iterator: {make.__name__}", _counting(make), refused=ADVANCED)
-        for make in (closed_over, in_a_tuple, iterated_loader, sent_to)
+        for make in (closed_over, in_a_tuple, iterated_loader, sent_to, through_a_deque, lines_of_a_table)
     ),
 ]

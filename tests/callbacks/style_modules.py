@@ -883,16 +883,18 @@ class Style:
         name: of the style.
         make: makes the module.
         trainer: arguments of the Trainer; ``callbacks`` is a function that makes them.
-        loaders: makes the loaders for training and validation.
+        loaders: makes what ``fit`` takes besides the module: loaders for training and validation, or a datamodule.
         refused: None if it is audited, otherwise what the refusal says.
+        audit: arguments of the callback.
         slow: takes more than a few seconds.
     """
 
     name: str
     make: Callable[[], Any]
     trainer: dict[str, Any] = field(default_factory=dict)
-    loaders: Callable[[], tuple[DataLoader[Any], DataLoader[Any]]] = loaders
+    loaders: Callable[[], tuple[Any, ...]] = loaders
     refused: str | None = None
+    audit: dict[str, Any] = field(default_factory=dict)
     slow: bool = False
 
 
@@ -957,7 +959,6 @@ STYLES = [
     Style("attention", Attention),
     Style("mixture of experts", Experts),
     Style("Monte Carlo dropout", MonteCarloDropout, refused=r"must be deterministic.*module 'module\.noise'"),
-    Style("random where removed", RandomWhereRemoved, refused="must be deterministic.*players are removed"),
     *(Style(f"weights written: {how}", _writes(how), refused=WEIGHTS_WRITTEN) for how in WRITES),
     Style("weights clipped in forward", _writes("clipped")),
     Style("parameters frozen in forward", _writes("frozen")),

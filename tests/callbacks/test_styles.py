@@ -17,10 +17,12 @@ from torch import Tensor, nn
 
 from bivshap_lightning.callbacks import BivShapCallback
 from tests import counting
+from tests.callbacks.bad_inputs import BAD_INPUT
 from tests.callbacks.hidden_state_modules import HIDDEN_STATE
 from tests.callbacks.style_modules import STYLES, Style
+from tests.callbacks.training_styles import TRAINING
 
-TABLE = [*STYLES, *HIDDEN_STATE]
+TABLE = [*STYLES, *HIDDEN_STATE, *TRAINING, *BAD_INPUT]
 
 AUDIT = {
     "n_samples": 4,
@@ -128,11 +130,11 @@ def run(style: Style, folder: Path, *, audits: bool) -> tuple[Recorder, list[str
     recorder = Recorder()
     options = dict(style.trainer)
     callbacks = options.pop("callbacks", list)()
-    extra = [BivShapCallback(**AUDIT)] if audits else []
+    extra = [BivShapCallback(**AUDIT | style.audit)] if audits else []
     trainer = pl.Trainer(
         callbacks=[*callbacks, *extra, recorder], accelerator="cpu", devices=1, default_root_dir=folder, logger=False,
-        enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
-        **{"max_epochs": 2, "num_sanity_val_steps": 0} | options,
+        enable_progress_bar=False, enable_model_summary=False,
+        **{"max_epochs": 2, "num_sanity_val_steps": 0, "enable_checkpointing": False} | options,
     )  # fmt: skip
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -158,4 +160,4 @@ def test_training_is_bit_identical_with_and_without_audits(style, tmp_path):
 
 
 def test_the_table_is_long_enough():
-    assert len({style.name for style in TABLE}) == len(TABLE) > 100
+    assert len({style.name for style in TABLE}) == len(TABLE) > 150

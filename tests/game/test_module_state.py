@@ -243,6 +243,23 @@ def test_no_inference_tensor_stays_anywhere():
     assert Cache.store == {}
 
 
+@pytest.fixture
+def generator_of_pytest():
+    """While the test runs, pytest keeps the generator that this function makes."""
+    yield  # noqa: PT022 - a generator is what the test is about
+
+
+def test_an_assert_in_forward_does_not_lead_into_pytest(generator_of_pytest):
+    """It is rewritten to use functions of pytest, whose variables lead to everything that pytest holds."""
+
+    class Asserting(nn.Module):
+        def forward(self, x):
+            assert len(x) == 2
+            return x
+
+    assert ModuleState(Asserting()).restore() == ()
+
+
 @pytest.mark.parametrize("how", ["in place", "by data", "replaced", "removed"])
 def test_changed_parameters_are_put_back_and_refused(how):
     class Writer(nn.Module):
