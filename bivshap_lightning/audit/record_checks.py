@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bivshap_lightning.audit.errors import RecordError
@@ -45,6 +45,10 @@ def demand(
         )
 
 
+def _repeated(values: Iterable[Hashable]) -> list[Hashable]:
+    return [value for value, n in Counter(values).items() if n > 1]
+
+
 def verify_fields(record: AuditRecord) -> None:
     """Verify everything but the arrays.
 
@@ -55,8 +59,12 @@ def verify_fields(record: AuditRecord) -> None:
         RecordError: naming the field, the rule and what was found.
     """
     demand(bool(record.samples), record, "samples", "hold at least one sample", [])
-    repeated = [index for index, n in Counter(s.index for s in record.samples).items() if n > 1]
+    repeated = _repeated(s.index for s in record.samples)
     demand(not repeated, record, "samples", "be different, with one index each", repeated)
+    keys, largest = record.run.sample_keys, max(sample.index for sample in record.samples)
+    demand(len(set(keys)) == len(keys), record, "run.sample_keys", "be different", _repeated(keys))
+    rule = f"be empty or name all samples, up to index {largest}"
+    demand(not keys or len(keys) > largest, record, "run.sample_keys", rule, f"{len(keys)} keys")
     gamma = record.configuration.gamma
     demand(gamma >= 0, record, "configuration.gamma", "be 0 or more", gamma)
     for k, sample in enumerate(record.samples):

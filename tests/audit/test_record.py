@@ -114,6 +114,8 @@ def changed(content, place, value):
         (("configuration", "seed"), 10**30, r"configuration\.seed must be a whole number"),
         (("versions",), [], r"versions must be an object, got \[\]"),
         (("run", "sample_keys"), {}, r"run\.sample_keys must be a list, got \{\}"),
+        (("run", "sample_keys"), ["a", "b", "a", "c", "d"], r"run\.sample_keys must be different, got \['a'\]"),
+        (("run", "sample_keys"), ["a"], r"sample_keys must be empty or name all samples, up to index 19, got .1 keys"),
         (("run", "colour"), "red", r"run must be without unknown fields such as 'colour'; upgrade"),
         (("run",), {"stage": "test"}, r"run must be complete, with 'checkpoint', got \['stage'\]"),
         (("samples",), [], "samples must hold at least one sample"),

@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from bivshap_lightning.gate.verdict_file import save_verdict
 from bivshap_lightning.metrics.catalogue import find_number
 from bivshap_lightning.views import write_index
 from bivshap_lightning.views.explorer import assets
+from bivshap_lightning.views.explorer.payload import sample_key
 from bivshap_lightning.views.tensorboard.log_files import (
     RecordNotFoundError,
     log_directories,
@@ -29,6 +31,7 @@ from bivshap_lightning.views.tensorboard.log_files import (
     run_folder,
 )
 from bivshap_lightning.views.tensorboard.plugin import MAX_POINTS, BivShapPlugin
+from tests.gate.importance_records import importance_record
 from tests.views.explorer.logs import COLUMNS, drifting, picture_arrays, random_graph, save_record, write_run
 
 TAG = "bivshap/record/validate"
@@ -479,3 +482,10 @@ def test_the_callback_writes_what_the_tab_reads(tmp_path):
     header, _ = read_graph(tab.ask("graph", **moment, subject="sample:0").data)
     record = AuditRecord.load(sorted((tmp_path / "csv" / "bivshap").glob("*.json"))[-1])
     assert header["orders"]["keep"] == record.sample_graphs[0].order("keep").tolist()
+
+
+def test_a_sample_is_known_by_the_key_at_its_index():
+    """Where an audit ended early, some of the chosen samples are missing."""
+    record = importance_record([[0.5, 0.3, 0.2]] * 2, keys=("a", "b", "c"))
+    partial = replace(record, samples=(record.samples[0], replace(record.samples[1], index=2)))
+    assert [sample_key(partial, ("sample", name)) for name in ("0", "1", "2")] == ["a", None, "c"]

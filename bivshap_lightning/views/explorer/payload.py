@@ -299,9 +299,9 @@ def sample_key(record: AuditRecord, subject: Subject) -> str | None:
     kind, name = subject
     if kind != "sample":
         return None
-    position = next((k for k, sample in enumerate(record.samples) if str(sample.index) == name), None)
+    index = next((sample.index for sample in record.samples if str(sample.index) == name), None)
     keys = record.run.sample_keys
-    return keys[position] if position is not None and position < len(keys) else None
+    return keys[index] if index is not None and index < len(keys) else None
 
 
 def run_fields(record: AuditRecord) -> dict[str, Any]:
