@@ -61,6 +61,8 @@ def audit(folder: Path, devices: int) -> None:
         logger=False, enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
     )  # fmt: skip
     trainer.validate(module, DataLoader(TensorDataset(x, y), batch_size=32), verbose=False)
+    if torch.distributed.is_initialized():  # Lightning leaves that of gloo to the end of the process
+        torch.distributed.destroy_process_group()
 
 
 def draw(one: AuditRecord, two: AuditRecord) -> Figure:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -143,6 +144,30 @@ def failure_anywhere(trainer: Any, own: BaseException | None) -> BaseException |
     if own is None or (isinstance(own, CollectiveError) and not is_refusal):
         return RuntimeError(f"{ELSEWHERE}: {cause}")
     return own
+
+
+@contextmanager
+def process_group_ended() -> Iterator[None]:
+    """End the process group of gloo that was made within this context, as Lightning does for NCCL alone.
+
+    A process that ends while threads of gloo still run is aborted now and then, and its exit code is lost.
+
+    Example:
+        >>> with process_group_ended():
+        ...     distributed.init_process_group("gloo", rank=0, world_size=1, store=distributed.HashStore())
+        >>> distributed.is_initialized()
+        False
+    """
+
+    def is_there() -> bool:
+        return distributed.is_available() and distributed.is_initialized()
+
+    was_there = is_there()
+    try:
+        yield
+    finally:
+        if not was_there and is_there() and distributed.get_backend() == "gloo":
+            distributed.destroy_process_group()
 
 
 class ModelError(Exception):

@@ -33,7 +33,7 @@ from bivshap_lightning.audit.record import AuditRecord, RecordError, software_ve
 from bivshap_lightning.audit.recording import setting_text
 from bivshap_lightning.callbacks.bivshap import BivShapCallback
 from bivshap_lightning.callbacks.checkpoint import AuditError, Checkpoint
-from bivshap_lightning.callbacks.collectives import ELSEWHERE, ModelError
+from bivshap_lightning.callbacks.collectives import ELSEWHERE, ModelError, process_group_ended
 from bivshap_lightning.callbacks.lightning import MisconfigurationException, rank_zero_only
 from bivshap_lightning.callbacks.offline_arguments import Arguments, Ingredients
 from bivshap_lightning.callbacks.resumable import ResumableRunner
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 DONE, REFUSED, FAILED, INTERRUPTED, TERMINATED = 0, 2, 3, 130, 143
 RECORD, ARRAYS, REPORT, TENSORBOARD, UNFINISHED = "audit.json", "audit.npz", "report.html", "tensorboard", "unfinished"
 LIBRARIES = ("stdlib", "purelib", "platlib")
-# Seconds that a process waits for its parent to end first, see `let_parent_leave`.
-PATIENCE = 10.0
+# Seconds that a process waits at most for its parent to end first, see `let_parent_leave`.
+PATIENCE = 60.0
 
 
 class OfflineAudit(BivShapCallback):
@@ -129,7 +129,7 @@ def run(options: Namespace, words: Sequence[str]) -> Completion:
             trust_checkpoint, json, options.
         words: the rest of the command line, for model, data, Trainer and callback.
     """
-    with _interrupted_by_sigterm() as received:
+    with process_group_ended(), _interrupted_by_sigterm() as received:
         try:
             # With --json a program reads standard output, so what libraries print goes to standard error.
             with redirect_stdout(sys.stderr), _quiet():

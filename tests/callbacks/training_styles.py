@@ -20,7 +20,6 @@ from pytorch_lightning.callbacks import (
     LearningRateFinder,
     ModelCheckpoint,
     ModelPruning,
-    WeightAveraging,
 )
 from pytorch_lightning.utilities import CombinedLoader
 from torch import Tensor, nn
@@ -343,10 +342,13 @@ def datamodule() -> Any:
     return (CountingData(),)
 
 
+AVERAGING = getattr(pl.callbacks, "WeightAveraging", None)  # from Lightning 2.6 on
+AVERAGED = [Style("validated with averaged weights", Layers, {"callbacks": lambda: [AVERAGING()]})] if AVERAGING else []
+
 TRAINING = [
     Style("finetuned backbone", Backbone,
           {"max_epochs": 3, "callbacks": lambda: [BackboneFinetuning(unfreeze_backbone_at_epoch=1)]}),
-    Style("validated with averaged weights", Layers, {"callbacks": lambda: [WeightAveraging()]}),
+    *AVERAGED,
     Style("pruned", Base, {"callbacks": lambda: [ModelPruning("l1_unstructured", amount=0.3)]}),
     Style("batch size found", OwnLoaders, loaders=tuple, slow=True, trainer={
         "callbacks": lambda: [BatchSizeFinder(steps_per_trial=1, max_trials=1)]}),

@@ -74,7 +74,7 @@ def main(rank, port, path):
         init_method=f"tcp://127.0.0.1:{port}",
         rank=rank,
         world_size=2,
-        timeout=timedelta(seconds=60),
+        timeout=timedelta(seconds=150),
     )
     try:
         results = {

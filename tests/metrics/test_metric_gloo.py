@@ -37,7 +37,7 @@ def reports(tmp_path_factory):
         for rank in range(2)
     ]
     try:
-        outputs = [worker.communicate(timeout=120)[0] for worker in workers]
+        outputs = [worker.communicate(timeout=200)[0] for worker in workers]
     finally:
         for worker in workers:
             worker.kill()
