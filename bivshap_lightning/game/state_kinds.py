@@ -165,7 +165,7 @@ def is_opaque_iterator(kind: type) -> bool:
     if not any("__next__" in vars(base) for base in kind.__mro__):  # `hasattr` may run code of the class, as in a mock
         return False
     is_built_in = kind.__module__ in BUILT_IN and kind.__name__ != "iterator"
-    return issubclass(kind, GeneratorType) or is_built_in or kind.__module__.startswith("torch.utils.data")
+    return issubclass(kind, GeneratorType) or is_built_in or is_from(kind.__module__, ("torch.utils.data",))
 
 
 @lru_cache(maxsize=4096)
@@ -218,9 +218,9 @@ def global_names(code: CodeType) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def is_from(module: str, packages: tuple[str, ...]) -> bool:
-    """Whether a module belongs to one of some packages."""
-    return any(module == package or module.startswith(f"{package}.") for package in packages)
+def is_from(module: object, packages: tuple[str, ...]) -> bool:
+    """Whether the `__module__` of a class belongs to one of some packages; it may be a descriptor and no name."""
+    return isinstance(module, str) and any(module == p or module.startswith(f"{p}.") for p in packages)
 
 
 @lru_cache(maxsize=4096)

@@ -260,6 +260,27 @@ def test_an_assert_in_forward_does_not_lead_into_pytest(generator_of_pytest):
     assert ModuleState(Asserting()).restore() == ()
 
 
+def test_a_class_may_compute_the_name_of_its_module():
+    class Wrapper:
+        __module__ = property(lambda self: "elsewhere")
+        calls = 0
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return 1
+
+    module = nn.Linear(2, 2)
+    module.wrapper, module.kind = Wrapper(), Wrapper
+    state = ModuleState(module)
+    Wrapper.calls = 5
+    module.wrapper.calls = 3
+    assert state.restore() == ()
+    assert Wrapper.calls == 0
+    assert vars(module.wrapper) == {}
+
+
 @pytest.mark.parametrize("how", ["in place", "by data", "replaced", "removed"])
 def test_changed_parameters_are_put_back_and_refused(how):
     class Writer(nn.Module):
