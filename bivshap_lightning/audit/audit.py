@@ -169,8 +169,10 @@ class Audit:
         return Portion(bar, game.n_samples, n_rows * game.n_samples)
 
     def _explain_and_judge(self, game: Game, chunk: SampleChunk) -> ChunkResult:
+        shared = SharedRows(game)
         with drawn_values_kept() as drawn:
-            explanation = self._explain(game)
+            explanation = self._explain(shared)
+        asked = shared.n_asked
         explained = self.plan.clock()
         changes: Sequence[ShapleyChange | None] = [None] * len(explanation)
         if self._earlier is not None:
@@ -179,13 +181,12 @@ class Audit:
             changes = changes_of(game, chunk.places, self._earlier, found)
         names = [self._names_of(game, b) for b in range(len(explanation))]
         graphs = [explanation.graph(b, n) for b, n in enumerate(names)]
-        shared = SharedRows(game)
         for (_, explainer), metric in self._metrics.items():
             if explainer in (OURS, *OF_GRAPHS):
                 metric.update(shared, graphs)
-        sets, start = self._sufficient(game, explanation), self.plan.clock()
+        sets, start = self._sufficient(shared, explanation), self.plan.clock()
         self.plan.measure_judgement(start - explained, of_ours=True)
-        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(game, shared, explanation)}
+        spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(shared, explanation, asked)}
         self.comparison_seconds += self.plan.clock() - start
         # The only transfers from the device, after all evaluations.
         off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
@@ -304,12 +305,12 @@ class Audit:
         n_supersets = min(N_SUPERSETS, max(SUPERSETS_PER_TURN, n_coalitions // COALITIONS_PER_SUPERSET))
         return sufficient_set(game, explanation, n_supersets=n_supersets, seed=self.settings.seed)
 
-    def _judge_others(self, game: Game, shared: Game, ours: Explanation) -> dict[str, int]:
-        """Explain the game by the other methods and judge them. Returns the model rows that each of them spent."""
+    def _judge_others(self, game: SharedRows, ours: Explanation, asked: Tensor) -> dict[str, int]:
+        """Explain the game by the other methods and judge them. Returns the model rows that each of them used."""
         spent: dict[str, int] = {}
         if not self._others:
             return spent
-        signs_of_values, parts = signs(shared), equal_terms(game, ours)
+        signs_of_values, parts = signs(game), equal_terms(game, ours, asked)
         for name, other in self._others.items():
             if name in self._skipped:
                 continue
@@ -332,7 +333,7 @@ class Audit:
             scores = ranked(found, [samples for _, samples, _ in parts], orientation)
             start = self.plan.clock()
             for metric in ranking_metrics(self.settings.task):
-                self._metrics[metric, name].update(shared, scores)
+                self._metrics[metric, name].update(game, scores)
             self.plan.measure_judgement(self.plan.clock() - start, of_ours=False)
         return spent
 

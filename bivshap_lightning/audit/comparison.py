@@ -9,9 +9,12 @@ from torch import Tensor
 
 from bivshap_lightning.explainers import Explanation, default_evaluations
 from bivshap_lightning.game import Game
-from bivshap_lightning.game.some_samples import SomeSamples
+from bivshap_lightning.game.shared_rows import SharedRows
 from bivshap_lightning.graph.batched import rank_all
 from bivshap_lightning.metrics.inputs import pad_with_indices
+
+REPEATED = 0.02
+"""The share of rows that ours may have drawn twice for others to draw as many as ours drew, not as many as it spent."""
 
 
 def ends(game: Game) -> Tensor:
@@ -25,20 +28,28 @@ def signs(game: Game) -> Tensor:
     return torch.where(values[:, :1] < values[:, 1:], -1.0, 1.0)
 
 
-def equal_terms(game: Game, ours: Explanation) -> list[tuple[Game, list[int], int]]:
-    """Games of the samples on which ours spent equally many model rows, which samples they are, and the number of rows.
+def equal_terms(game: SharedRows, ours: Explanation, asked: Tensor) -> list[tuple[SharedRows, list[int], int]]:
+    """Games of the samples with equally many model rows for the others, which samples they are, and how many rows.
 
-    Trees are read instead of being evaluated: beside them, others may spend what ours does on other models.
+    Rows count whether or not they are evaluated already. Where ours drew few coalitions twice (:data:`REPEATED`), the
+    others may draw as many as ours drew: then KernelSHAP draws those of the first stage of ``kernel`` and ``proxy``,
+    and costs nothing where ours took no other. Trees are read instead of being evaluated: beside them, others may spend
+    what ours does on other models.
+
+    Args:
+        game: of the samples.
+        ours: our explanation.
+        asked: (B,) model rows that ours asked for, repeated ones included.
     """
     if ours.method == "trees":
         return [(game, list(range(game.n_samples)), default_evaluations(game))]
-    spent = ours.n_evaluations.tolist()
+    few = asked <= (1 + REPEATED) * ours.n_evaluations
+    spent = torch.where(few, asked, ours.n_evaluations).tolist()
     members = {n_rows: [b for b, n in enumerate(spent) if n == n_rows] for n_rows in dict.fromkeys(spent)}
     if len(members) == 1:
         return [(game, list(range(game.n_samples)), spent[0])]
     return [
-        (SomeSamples(game, torch.tensor(samples, device=game.device)), samples, n_rows)
-        for n_rows, samples in members.items()
+        (game.part(torch.tensor(samples, device=game.device)), samples, n_rows) for n_rows, samples in members.items()
     ]
 
 

@@ -83,6 +83,7 @@ class BivShapCallback(EitherCallback):
             0.2 if `n_evaluations` is not given either, and otherwise for all rows.
         compare_with: other explainers of the same games: names, Captum methods or instances, or any object that can
             explain a game. Each may spend as many model rows on a sample as ours did, and stops where it has converged.
+            Rows that are known already count too, but are not evaluated again.
             Without `every_n_epochs` they run at the first and the last audit and when `max_share` allows; in between
             their last numbers are logged again.
         gamma: the largest absolute weight that counts as redundant. None: relative to what there is to explain, the
@@ -284,7 +285,8 @@ class BivShapCallback(EitherCallback):
         compare = asked or is_last or self._compared is None or self.schedule.may_compare()
         # Clocks differ: rank zero decides for all processes.
         due, compare = trainer.strategy.broadcast((due, compare))
-        self._end_of_epoch(trainer, pl_module, "validate", due=due, compare=compare)
+        with self.schedule.other_work():
+            self._end_of_epoch(trainer, pl_module, "validate", due=due, compare=compare)
 
     def on_test_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Audit, and log."""
@@ -307,7 +309,8 @@ class BivShapCallback(EitherCallback):
 
     def _offer(self, trainer: Any, batch: Any, dataloader_idx: int, stage: str) -> None:
         if not trainer.sanity_checking and dataloader_idx == self.dataloader_idx:
-            self.runner.offer(trainer, batch, stage)
+            with self.schedule.other_work():
+                self.runner.offer(trainer, batch, stage)
 
     def _end_of_epoch(
         self, trainer: Any, pl_module: Any, stage: str, *, due: bool = True, compare: bool = True

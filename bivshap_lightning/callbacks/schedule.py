@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from bivshap_lightning.audit.results import AuditResult
@@ -14,14 +15,19 @@ DEFAULT_MAX_SHARE = 0.1
 class AuditSchedule:
     """Decides after which validation epochs of a fit an audit runs, and measures the time that audits take.
 
-    Without `every_n_epochs` the first validation is audited, and a later one if audits, the coming one included, then
-    take no more than `max_share` of the run's time. The coming audit is expected to take as long as the last one. The
-    comparison with other explainers is a part of an audit that may be left out; it is judged by the same rule.
+    Without `every_n_epochs` the first validation is audited, and a later one if all that the callback does, the coming
+    audit included, then takes no more than `max_share` of the run's time. The coming audit is expected to take as long
+    as the last one. The comparison with other explainers is a part of an audit that may be left out; it is judged by
+    the same rule.
 
     Args:
         every_n_epochs: audit epochs 0, n, 2n, ... whatever they cost; None to use `max_share`.
         max_share: of the time of the run, audits included.
         clock: seconds; replaced in tests.
+
+    Attributes:
+        audit_seconds: of all audits so far.
+        other_seconds: of what the callback does beside audits: collecting samples, logging values again.
 
     Example:
         >>> seconds = iter([0.0, 1.0, 11.0, 12.0, 30.0])
@@ -51,7 +57,7 @@ class AuditSchedule:
         self._clock = clock
         self._started: float | None = None
         self._earlier_seconds = 0.0
-        self.audit_seconds = 0.0
+        self.audit_seconds = self.other_seconds = 0.0
         self.last_seconds: float | None = None
         self.comparison_seconds: float | None = None
 
@@ -79,7 +85,7 @@ class AuditSchedule:
         return self._is_affordable(self.last_seconds + self.comparison_seconds)
 
     def _is_affordable(self, seconds: float) -> bool:
-        return self.audit_seconds + seconds <= self.max_share * (self.run_seconds + seconds)
+        return self.audit_seconds + self.other_seconds + seconds <= self.max_share * (self.run_seconds + seconds)
 
     def add(self, seconds: float, comparison_seconds: float | None = None) -> None:
         """Add the seconds of an audit.
@@ -93,11 +99,21 @@ class AuditSchedule:
         if comparison_seconds is not None:
             self.comparison_seconds = comparison_seconds
 
+    @contextmanager
+    def other_work(self) -> Iterator[None]:
+        """Add the time of what is done within the context, without the audits in it."""
+        start, audits = self._clock(), self.audit_seconds
+        try:
+            yield
+        finally:
+            self.other_seconds += self._clock() - start - (self.audit_seconds - audits)
+
     def state_dict(self) -> dict[str, Any]:
         """The measured times, for a checkpoint."""
         return {
             "run_seconds": self.run_seconds,
             "audit_seconds": self.audit_seconds,
+            "other_seconds": self.other_seconds,
             "last_seconds": self.last_seconds,
             "comparison_seconds": self.comparison_seconds,
         }
@@ -105,7 +121,8 @@ class AuditSchedule:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the measured times of a checkpoint."""
         self._earlier_seconds, self._started = state["run_seconds"], self._started and self._clock()
-        self.audit_seconds, self.last_seconds = state["audit_seconds"], state["last_seconds"]
+        self.audit_seconds, self.other_seconds = state["audit_seconds"], state["other_seconds"]
+        self.last_seconds = state["last_seconds"]
         self.comparison_seconds = state["comparison_seconds"]
 
 

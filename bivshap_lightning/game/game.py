@@ -340,16 +340,19 @@ class Game:
         dim, block = 1 if block.samples is None else 0, block.against(n_rows)
         n_calls = len(block) * (self.n_samples if block.samples is None else 1)
         with self._model.evaluation(), progress_bar(n_calls, show=self.show_progress) as bar:
-            if not self._is_checked:
-                # Some models are random only where players are removed, e.g. those that fill in missing values.
-                self._scores_twice(block.emptiest(), f"where players are removed ({self.removal.description})")
-                self._is_checked = True
+            self._check_once(block)
             values = self._sweep(block, read, bar)
         values = values.clone()  # the model may return a tensor that it keeps, and write to it
         check_finite(values, self.removal)
         n_spent = len(block) if block.samples is None else torch.bincount(block.samples, minlength=self.n_samples)
         self._count(n_spent)
         return values if n_rows == 1 else values.unflatten(dim, (-1, n_rows)).mean(dim=dim + 1)
+
+    def _check_once(self, block: Block) -> None:
+        """Refuse models that are random only where players are removed, e.g. those that fill in missing values."""
+        if not self._is_checked:
+            self._scores_twice(block.emptiest(), f"where players are removed ({self.removal.description})")
+            self._is_checked = True
 
     def _count(self, n_rows: int | Tensor) -> None:
         self.n_evaluations = self.n_evaluations + n_rows  # a game may be made in inference mode and used outside it

@@ -60,6 +60,22 @@ def test_every_explainer_may_spend_what_ours_spent_on_the_sample():
     assert result.numbers["bivshap/insertion_auc/counting"] == result.numbers["bivshap/insertion_auc/kernel_shap"]
 
 
+def test_kernel_shap_costs_no_rows_beside_the_same_design():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(30, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).eval()
+
+    def found(*others: str):
+        callback = BivShapCallback(method="proxy", n_evaluations=300, compare_with=others, gamma=1e-3)
+        audit = Audit(callback.settings, torch.device("cpu"))
+        return audit.combine([audit.explain(model, chunk(torch.randn(2, 30).clone()), math.inf)])
+
+    alone, beside = found(), found("kernel_shap")
+    # The design has two pairs twice.
+    assert beside.n_evaluations["kernel_shap"] == beside.n_evaluations["ours"] == 296
+    # Judging it takes rows, up to 2 curves of 31 steps and the fractions between; explaining takes none.
+    assert beside.n_forwards - alone.n_forwards <= 2 * (3 * 31)
+
+
 def test_scores_of_samples_with_different_rows_are_those_of_each_sample_alone():
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(9, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).eval()

@@ -54,13 +54,44 @@ def test_the_account_survives_a_checkpoint():
     first.start_run()
     clock.now += 50
     first.add(5.0)
+    first.other_seconds = 0.5
     second = AuditSchedule(None, 0.1, clock=clock)
     second.load_state_dict(first.state_dict())
     second.start_run()
-    assert (second.run_seconds, second.audit_seconds) == (50.0, 5.0)
+    assert (second.run_seconds, second.audit_seconds, second.other_seconds) == (50.0, 5.0, 0.5)
     assert not second.is_due(7)
-    clock.now += 50
+    clock.now += 60
     assert second.is_due(8)
+
+
+def test_what_is_done_beside_audits_counts_in_the_account():
+    """Audits of .1 s every epoch of 1 s leave no time for .05 s of other work in each."""
+
+    def audited(other_seconds: float) -> int:
+        clock, n = Clock(), 0
+        schedule = AuditSchedule(None, 0.1, clock=clock)
+        schedule.start_run()
+        for epoch in range(100):
+            clock.now += 1.0
+            due = schedule.is_due(epoch)
+            with schedule.other_work():
+                clock.now += other_seconds
+                if due:
+                    clock.now += 0.1
+                    schedule.add(0.1)
+                    n += 1
+        assert schedule.other_seconds == pytest.approx(100 * other_seconds)
+        assert schedule.audit_seconds + schedule.other_seconds <= 0.1 * schedule.run_seconds + 0.1
+        return n
+
+    assert audited(0.0) == 100
+    assert 40 < audited(0.05) < 70
+
+
+def test_logging_and_collecting_samples_are_in_the_account(tmp_path):
+    callback = BivShapCallback(**BY_SHARE, max_share=1e-6)
+    trainer(tmp_path, callback, max_epochs=3).fit(Module(), train_loader(), valid_loader())
+    assert 0 < callback.schedule.other_seconds < callback.schedule.audit_seconds
 
 
 def test_a_comparison_waits_until_the_account_allows_it():

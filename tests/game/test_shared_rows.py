@@ -5,7 +5,9 @@ import torch
 from torch import nn
 
 from bivshap_lightning import Game
-from bivshap_lightning.game.shared_rows import SharedRows
+from bivshap_lightning.explainers import find_explainer
+from bivshap_lightning.game.coalitions import pack
+from bivshap_lightning.game.shared_rows import SharedRows, _codes_of
 from bivshap_lightning.metrics import DeletionAUC, InsertionAUC, PostHocAccuracy
 
 F = 10
@@ -91,3 +93,55 @@ def test_rows_of_the_same_code_are_told_apart(monkeypatch):
     game, _ = make()
     masks = torch.eye(F, dtype=torch.bool)[None]
     torch.testing.assert_close(SharedRows(game)(masks), game(masks))
+
+
+def test_pairs_of_players_and_their_complements_have_different_codes_in_all_samples():
+    """With 64 players, {0, 50} of one sample had the code of its complement of the next one."""
+    pairs = torch.zeros(2016, 64, dtype=torch.bool).scatter_(1, torch.combinations(torch.arange(64)), True)
+    words = pack(torch.cat([pairs, ~pairs])).repeat(16, 1)
+    words = torch.cat([words, torch.arange(16).repeat_interleave(2 * len(pairs))[:, None]], dim=1)
+    assert len(_codes_of(words).unique()) == len(words)
+
+
+@pytest.mark.parametrize("n_background", [1, 3])
+@pytest.mark.parametrize("null", [False, True])
+def test_an_explainer_pays_for_no_coalition_that_another_one_has_evaluated(n_background, null):
+    game, _ = make(n_background, null)
+    expected = find_explainer("kernel_shap").explain(game, 60 * n_background).shapley
+    game, rows = make(n_background, null)
+    shared = SharedRows(game)
+    first = find_explainer("kernel_shap").explain(shared, 60 * n_background)
+    assert sum(rows) > 0
+    rows.clear()
+    spent = game.n_evaluations.clone()
+    again = find_explainer("kernel_shap").explain(shared, 60 * n_background)
+    torch.testing.assert_close(again.shapley, expected, atol=1e-6, rtol=1e-5)
+    assert torch.equal(again.n_evaluations, first.n_evaluations)  # what it asked for, not what it cost
+    assert not rows
+    assert torch.equal(game.n_evaluations, spent)
+
+
+def test_samples_on_their_own_share_what_was_evaluated_for_all():
+    game, rows = make()
+    shared, masks = SharedRows(game), torch.eye(F, dtype=torch.bool)[None]
+    whole = shared(masks)
+    rows.clear()
+    part = shared.part(torch.tensor([2, 0]))
+    torch.testing.assert_close(part(masks), whole[[2, 0]])
+    torch.testing.assert_close(part.values_of(masks[0], torch.ones(F, dtype=torch.int64)), whole[0])
+    assert not rows
+    before = game.n_evaluations.clone()
+    torch.testing.assert_close(part(~masks), game(~masks)[[2, 0]])
+    assert sum(rows) == 2 * F + 4 * F
+    assert (game.n_evaluations - before).tolist() == [2 * F, F, 2 * F, F]
+
+
+def test_models_that_are_random_where_players_are_removed_are_refused():
+    network = nn.Linear(F, 3)
+
+    def filled_in(x: torch.Tensor) -> torch.Tensor:
+        return network(torch.where(x == 0, torch.rand_like(x), x))
+
+    shared = SharedRows(Game(filled_in, torch.ones(2, F)))
+    with pytest.raises(ValueError, match="where players are removed"):
+        shared(torch.eye(F, dtype=torch.bool)[None])
