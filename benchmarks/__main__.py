@@ -26,6 +26,8 @@ from bivshap_lightning.explainers import default_coalitions
 
 HERE = Path(__file__).parent
 KEPT = HERE.parent / "build" / "benchmarks"
+MINUTES, QUICK_MINUTES = 2.0, 0.15
+"""Of training for each model whose audits are timed."""
 
 
 def machine() -> str:
@@ -81,9 +83,12 @@ class Parts:
         self.folder.rmdir()
 
 
-def collect(parts: Parts, quick: bool, minutes: float) -> dict[str, Any]:
-    """The numbers of all parts."""
+def collect(parts: Parts, quick: bool, minutes: float | None) -> dict[str, Any]:
+    """The numbers of all parts; without `minutes` a quick run trains two small models for a few seconds."""
     small, large = [], []
+    trained = list(bench_callback.MODELS)
+    if minutes is None:
+        minutes, trained = (QUICK_MINUTES, ["table MLP", "text GRU"]) if quick else (MINUTES, trained)
     for kind, seed in bench_curves.trained(quick):
         small += parts.find(f"{kind} {seed}", lambda k=kind, s=seed: bench_curves.accuracy_trained(k, s, quick))
     for n, seed in bench_curves.unanimity(quick):
@@ -94,11 +99,10 @@ def collect(parts: Parts, quick: bool, minutes: float) -> dict[str, Any]:
         "large": large,
         "overhead": parts.find("overhead", lambda: bench_engine.overhead(quick)),
         "growth": parts.find("growth", lambda: bench_curves.growth(quick)),
-        "audits": []
-        if quick or not minutes
-        else [
-            parts.find(f"audits {name}", lambda name=name: bench_callback.measure(name, minutes))
-            for name in bench_callback.MODELS
+        "audits": [
+            parts.find(f"audits {name} {minutes:g}", lambda name=name: bench_callback.measure(name, minutes))
+            for name in trained
+            if minutes
         ],
     }
 
@@ -141,23 +145,23 @@ def text(found: dict[str, Any], command: str, seconds: float) -> str:
     lines += report.growth_table(found["growth"])
     if found["audits"]:
         lines += ["", "## Audits at the callback's defaults", "", *bench_callback.table_of(found["audits"])]
+        lines += ["", "![share of the run that the callback takes](figures/audits.png)"]
     lines += ["", f"All parts together took {seconds / 60:.1f} minutes."]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer games, budgets and repetitions, and no training")
+    parser.add_argument("--quick", action="store_true", help="fewer games, budgets, models and repetitions")
     parser.add_argument("--write", action="store_true", help="write benchmarks/RESULTS.md and its figures")
-    parser.add_argument(
-        "--minutes", type=float, default=2.0, help="of training for each model whose audits are timed; 0 for none"
-    )
+    parser.add_argument("--minutes", type=float, help="of training for each of the models audited; 0 for none")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     bench_curves.check_conversion()
     parts = Parts(KEPT / f"{'quick' if arguments.quick else 'whole'}-{sources()}")
     found = collect(parts, arguments.quick, arguments.minutes)
-    command = 'make bench BENCH_ARGS="--write' + " --quick" * arguments.quick + '"'
+    minutes = "" if arguments.minutes is None else f" --minutes {arguments.minutes:g}"
+    command = 'make bench BENCH_ARGS="--write' + " --quick" * arguments.quick + minutes + '"'
     page = text(found, command, parts.seconds())
     print(page)
     if arguments.write:
@@ -166,6 +170,8 @@ def main() -> None:
         report.draw_errors([r for r in small if r["quantity"] == "E2"], "E2", HERE / "figures" / "e2.png")
         report.draw_errors([r for r in small if r["quantity"] == "phi"], "Shapley values", HERE / "figures" / "phi.png")
         report.draw_overhead(found["overhead"], HERE / "figures" / "overhead.png")
+        if found["audits"]:
+            report.draw_audits(found["audits"], HERE / "figures" / "audits.png")
         (HERE / "RESULTS.md").write_text(page)
     parts.forget()
 

@@ -113,6 +113,25 @@ def draw_overhead(cases: Sequence[tuple[str, float, float]], path: Path) -> None
     plt.close(figure)
 
 
+def draw_audits(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """The share of each run that the callback takes, before the audit at the end and with it."""
+    plt = _pyplot()
+    figure, axes = plt.subplots(figsize=(8, 0.7 * len(rows) + 1.1), layout="constrained")
+    places = np.arange(len(rows))[::-1]
+    for key, offset, color, label in (
+        ("account", 0.18, "#0b6e4f", "before the end"), ("all", -0.18, "#1f77b4", "with the audit at the end"),
+    ):  # fmt: skip
+        bars = axes.barh(places + offset, [row[key] for row in rows], color=color, height=0.34, label=label)
+        axes.bar_label(bars, [f"{row[key]:.2f}" for row in rows], padding=4, fontsize=9)
+    axes.set_yticks(places, [f"{row['model']}, {row['epochs']} epochs" for row in rows])
+    axes.axvline(0.1, color="#222222", lw=1)
+    axes.set(xlabel="share of the run's processor time (line: max_share)", xlim=(0, 1.1))
+    axes.legend(fontsize=8, frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
 def _pyplot() -> Any:
     import matplotlib
 
