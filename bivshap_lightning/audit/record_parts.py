@@ -174,10 +174,8 @@ def strongest_pairs(parts: Substitution, n: int = MAX_PAIRS) -> dict[str, tuple[
         >>> strongest_pairs(either.substitution_parts(), 1)["substitutes"][0].total
         1.0
     """
-    n_pairs = len(parts.names) ** 2
-    found = {"substitutes": parts.substitutes(n_pairs), "partners": parts.partners(n_pairs)}
-    certain = {name: [p for p in pairs if abs(p.own) > Z * p.own_error] for name, pairs in found.items()}
-    return {name: tuple(map(PairSummary.of, pairs[:n])) for name, pairs in certain.items()}
+    found = {"substitutes": parts.substitutes(n, z=Z), "partners": parts.partners(n, z=Z)}
+    return {name: tuple(map(PairSummary.of, pairs)) for name, pairs in found.items()}
 
 
 @dataclass(frozen=True)

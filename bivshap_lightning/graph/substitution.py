@@ -86,16 +86,24 @@ class Substitution:
     is_relevant: BoolArray
     names: tuple[str, ...]
 
-    def substitutes(self, n: int = 10) -> tuple[PlayerPair, ...]:
+    def substitutes(self, n: int = 10, *, z: float = 0.0) -> tuple[PlayerPair, ...]:
         """Return the pairs of relevant players with the largest positive own part, at most n.
+
+        Args:
+            n: At most so many.
+            z: Only pairs whose own part is more than so many standard errors.
 
         Example:
             See the class.
         """
-        return self._strongest(n, sign=1.0)
+        return self._strongest(n, z, sign=1.0)
 
-    def partners(self, n: int = 10) -> tuple[PlayerPair, ...]:
+    def partners(self, n: int = 10, *, z: float = 0.0) -> tuple[PlayerPair, ...]:
         """Return the pairs of relevant players with the most negative own part, at most n.
+
+        Args:
+            n: At most so many.
+            z: Only pairs whose own part is more than so many standard errors.
 
         Example:
             >>> from bivshap_lightning.graph import ExplanationGraph
@@ -103,11 +111,13 @@ class Substitution:
             >>> both.substitution_parts().partners()[0].total
             -1.0
         """
-        return self._strongest(n, sign=-1.0)
+        return self._strongest(n, z, sign=-1.0)
 
-    def _strongest(self, n: int, *, sign: float) -> tuple[PlayerPair, ...]:
+    def _strongest(self, n: int, z: float, *, sign: float) -> tuple[PlayerPair, ...]:
         strength = sign * self.own
         is_listed = self.is_relevant[:, None] & self.is_relevant & (strength > 1e-9)  # False for NaN
+        if z:
+            is_listed &= strength > z * self.own_error
         players, given = np.nonzero(is_listed)
         order = np.argsort(-strength[players, given], kind="stable")[:n]
         return tuple(

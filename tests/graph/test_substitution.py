@@ -62,6 +62,19 @@ def test_strongest_pairs_are_ranked_by_their_own_part_between_relevant_players()
     assert not any("e" in (pair.player, pair.given) for pair in (*parts.substitutes(), *parts.partners()))
 
 
+def test_pairs_within_their_noise_are_left_out_on_request():
+    rng = np.random.default_rng(0)
+    weights = rng.uniform(0.1, 0.4, (6, 6)) * (1 - np.eye(6))
+    noise = rng.uniform(0.001, 0.05, (6, 6)) * (1 - np.eye(6))
+    graph = ExplanationGraph(weights, shapley=np.full(6, 0.5), standard_error=noise, shapley_standard_error=[0.001] * 6)
+    parts = graph.substitution_parts()
+    for pairs in (parts.substitutes, parts.partners):
+        certain = [pair for pair in pairs(36) if abs(pair.own) > 2 * pair.own_error]
+        assert 0 < len(certain) < len(pairs(36))
+        assert list(pairs(36, z=2.0)) == certain
+        assert list(pairs(1, z=2.0)) == certain[:1]
+
+
 def test_players_that_may_be_irrelevant_have_no_substitution():
     graph = hand_worked("or")
     noisy = ExplanationGraph(
