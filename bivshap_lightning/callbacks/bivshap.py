@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 import traceback
@@ -382,10 +383,20 @@ class BivShapCallback(EitherCallback):
             comparison_seconds=self.runner.comparison_seconds,
             output_seconds=time.perf_counter() - explained,
             time_budget=self.runner.time_budget,
+            next_audit=self._next_audit(trainer),
         )
         self.history.append({**moment, "numbers": self._logged | {"bivshap/failed": 0.0}})
         rank_zero_info(f"bivshap: epoch {last_epoch(trainer)}, {self.summary()}{advice}")
         return None
+
+    def _next_audit(self, trainer: Any) -> str:
+        """When the next audit of a fit follows, in words; empty outside of one."""
+        if not is_fitting(trainer) or not self._cost["epochs"]:
+            return ""
+        seconds, n_epochs = self._cost["seconds"], trainer.max_epochs
+        n_left = math.inf if n_epochs is None or n_epochs < 0 else n_epochs - last_epoch(trainer) - 1
+        comparison = self.runner.comparison_seconds
+        return self.schedule.next_audit(seconds, comparison, seconds / self._cost["epochs"], n_left) if n_left else ""
 
     def _about(self, trainer: Any, stage: str) -> dict[str, Any]:
         return self.runner.about(trainer, stage)

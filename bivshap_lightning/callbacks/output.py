@@ -238,6 +238,7 @@ def advice_on(
     comparison_seconds: float | None,
     output_seconds: float,
     time_budget: float | None = None,
+    next_audit: str = "",
 ) -> str:
     """Where the time of an audit went and what would lower it, if it takes long beside an epoch; said once.
 
@@ -247,6 +248,7 @@ def advice_on(
         comparison_seconds: of other explainers; None if they did not run.
         output_seconds: of panels and the record.
         time_budget: that the audit had, if any. One that was too small is named every time.
+        next_audit: when the next one follows, in words.
     """
     late = ""
     if time_budget is not None and cost["seconds"] > (1 + BUDGET_TOLERANCE) * time_budget:
@@ -265,4 +267,5 @@ def advice_on(
         "pictures and record (`panels`)": output_seconds,
     }
     shares = [f"{part / seconds:.0%} {name}" for name, part in parts.items() if part > 0.05 * seconds]
-    return f"{late}: {', '.join(shares)}; lower what is in brackets, or set `time_budget`"
+    coming = f"; {next_audit}" if next_audit else ""
+    return f"{late}: {', '.join(shares)}; lower what is in brackets, or set `time_budget`{coming}"

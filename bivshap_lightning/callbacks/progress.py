@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from bivshap_lightning.game.progress import ProgressBar
 
 LABEL = "bivshap audit"
 BAR_FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f} samples [{elapsed}<{remaining}]"
+SECONDS_PER_DRAWING = 0.1
 
 
 @contextmanager
@@ -57,11 +59,15 @@ def _rich(progress: Any, n_samples: int) -> Iterator[ProgressBar]:
 
 
 class _RichTask:
-    """A task of a display of rich as a progress bar."""
+    """A task of a display of rich as a progress bar; Lightning's display is drawn on request only."""
 
     def __init__(self, progress: Any, task: Any) -> None:
         self._progress, self._task = progress, task
+        self._drawn = time.monotonic()
 
     def update(self, n: float) -> None:
-        """Advance by samples."""
+        """Advance by samples, and draw if the last time is a while ago."""
         self._progress.update(self._task, advance=n)
+        if time.monotonic() - self._drawn > SECONDS_PER_DRAWING:
+            self._progress.refresh()
+            self._drawn = time.monotonic()

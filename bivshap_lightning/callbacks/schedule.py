@@ -87,6 +87,30 @@ class AuditSchedule:
     def _is_affordable(self, seconds: float) -> bool:
         return self.audit_seconds + self.other_seconds + seconds <= self.max_share * (self.run_seconds + seconds)
 
+    def next_audit(self, seconds: float, comparison_seconds: float | None, epoch_seconds: float, n_left: float) -> str:
+        """When an audit follows that costs as much as the one just made, in words; empty if that is every epoch.
+
+        Args:
+            seconds: of the audit just made, not yet added.
+            comparison_seconds: of them, those of other explainers.
+            epoch_seconds: of an epoch without audits.
+            n_left: epochs that are still to come.
+
+        Example:
+            >>> AuditSchedule(clock=lambda: 0.0).next_audit(2.0, None, 1.0, 100)
+            'the next audit follows in about 38 epochs, when it fits into `max_share`'
+        """
+        if self.every_n_epochs is not None or epoch_seconds <= 0:
+            return ""
+        coming = seconds - (comparison_seconds or 0.0)
+        needed = (self.audit_seconds + self.other_seconds + seconds + coming) / self.max_share - coming
+        n_epochs = (needed - self.run_seconds) / epoch_seconds
+        if n_epochs <= 1:
+            return ""
+        if n_epochs > n_left:
+            return "the next audit follows at the end of fitting, as none fits into `max_share` before"
+        return f"the next audit follows in about {n_epochs:.0f} epochs, when it fits into `max_share`"
+
     def add(self, seconds: float, comparison_seconds: float | None = None) -> None:
         """Add the seconds of an audit.
 

@@ -41,6 +41,19 @@ def test_a_task_in_the_display_of_rich_is_used_again_and_hidden_afterwards(tmp_p
     assert LABEL in capsys.readouterr().out
 
 
+def test_the_bar_of_rich_moves_while_an_audit_runs(tmp_path, capsys, monkeypatch):
+    """Lightning draws its display at its own batches only, so an audit has to ask for it."""
+    monkeypatch.setattr("bivshap_lightning.callbacks.progress.SECONDS_PER_DRAWING", 0.0)
+    display = RichProgressBar(console_kwargs={"force_terminal": True, "width": 200})
+    callback = BivShapCallback(**SOME, perturbations_per_eval=1)
+    run = trainer(tmp_path, callback, display, max_epochs=1, enable_progress_bar=True)
+    run.fit(Module(), train_loader(), valid_loader())
+    drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().out)
+    counts = [int(n) for n in re.findall(rf"{LABEL} \S+ (\d)/6", drawn)]
+    assert counts[0] == 0
+    assert len(set(counts)) > 2
+
+
 @pytest.mark.parametrize("stage", ["validate", "test"])
 def test_validation_and_test_alone_have_one_too(tmp_path, capsys, stage):
     run = trainer(tmp_path, BivShapCallback(**SOME), TQDMProgressBar(), enable_progress_bar=True)

@@ -1,5 +1,8 @@
 """When audits run: by a number of epochs, or by their share of the run's time; and several callbacks in one Trainer."""
 
+import math
+import re
+
 import pytest
 from pytorch_lightning.callbacks import EarlyStopping
 from pytorch_lightning.loggers import CSVLogger
@@ -112,6 +115,31 @@ def test_a_comparison_waits_until_the_account_allows_it():
     assert len(audited) > 190
     assert 10 < len(compared) < len(audited) / 5
     assert spent <= 0.15 * schedule.run_seconds + 1e-9
+
+
+@pytest.mark.parametrize(("audit_seconds", "comparison"), [(3.0, None), (8.0, 5.0), (0.3, 0.1)])
+def test_the_next_audit_follows_when_it_was_said_to(audit_seconds, comparison):
+    clock = Clock()
+    schedule = AuditSchedule(None, 0.1, clock=clock)
+    schedule.start_run()
+    clock.now += 1.0 + audit_seconds
+    said = schedule.next_audit(audit_seconds, comparison, 1.0, math.inf)
+    assert "at the end of fitting" in schedule.next_audit(audit_seconds, comparison, 1.0, 1)
+    schedule.add(audit_seconds, comparison)
+    waited = 0
+    while True:
+        clock.now += 1.0
+        waited += 1
+        if schedule.is_due(waited):
+            break
+    assert abs(int(re.search(r"about (\d+) epochs", said)[1]) - waited) <= 1
+
+
+def test_nothing_is_said_of_the_next_audit_where_every_epoch_has_one():
+    schedule = AuditSchedule(None, 0.1, clock=Clock())
+    schedule.start_run()
+    assert schedule.next_audit(1e-3, None, 1.0, 10) == ""
+    assert AuditSchedule(2).next_audit(100.0, None, 1.0, 10) == ""
 
 
 def test_an_explicit_schedule_compares_every_time():
