@@ -207,9 +207,9 @@ def table_of(found: list[dict[str, Any]]) -> list[str]:
         "Real Trainers with `BivShapCallback()`, seconds of the processor. Everything that the callback's hooks do is "
         "counted: audits, the comparison with other explainers, pictures, records, logging, collecting samples. "
         "\"share\": of the whole run, the audit at the end of fitting included. \"before the end\": the same up to the "
-        f"end of the last epoch, which `max_share` holds at {AIM} or below once the run is long enough for its first "
-        f"audit (* above {AIM}). \"epochs for {AIM}\": so many bare epochs make the first and the last audit together "
-        f"{AIM} of the run.", "",
+        f"end of the last epoch, which `max_share`, by the clock, holds at {AIM} or below once the run is long enough "
+        f"for its first audit (* above {AIM}). \"epochs for {AIM}\": so many bare epochs make the first and the last "
+        f"audit together {AIM} of the run.", "",
         "| model | CPU s | epochs | audits | bare epoch, CPU s | first audit, epochs | audit at the end, epochs | "
         f"rows of the last | before the end | share | epochs for {AIM} |",
         "| --- |" + " ---: |" * 10,
