@@ -85,8 +85,8 @@ class BivShapCallback(EitherCallback):
         compare_with: other explainers of the same games: names, Captum methods or instances, or any object that can
             explain a game. Each may spend as many model rows on a sample as ours did (what ours drew twice counts
             up to 2 %), and stops where it has converged. Rows that are known already count too, but are not evaluated
-            again. Without `every_n_epochs` they run at the first and the last audit and when `max_share` allows; in between
-            their last numbers are logged again.
+            again. Without `every_n_epochs` they run at the first and the last audit and when `max_share` allows; in
+            between their last numbers are logged again.
         gamma: the largest absolute weight that counts as redundant. None: relative to what there is to explain, the
             smaller of 1 % and 15 % / F of the mean `abs(u(all) - u(none))` over the samples (F: the most players that a
             sample has). The paper's is 1e-5.

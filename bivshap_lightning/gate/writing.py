@@ -15,12 +15,12 @@ from bivshap_lightning.gate.rules_file import RULES_VERSION, parse_toml
 STARTER = """\
 # Starter rules, for a model without trusted records.
 #
-# They catch gross defects only: one feature with more importance than all others together, as a leaked label usually is
-# where the model could not do without it, or a model that decides without its input. On the Adult table (networks, trees
-# and logistic regressions, 64 samples) they failed 6 of 6 models with a leak and none of 6 clean ones. They do not catch a
-# milder shortcut, a leak into a table whose other columns already decide (wine, divorce, digits), shuffled or noisy labels,
-# swapped columns, a change of units, or anything that moves importance between several features. For these, audit three
-# to five models that you trust and run `bivshap calibrate RECORD... -o gate.toml`.
+# They catch gross defects only: one feature with more importance than all others together, as a leaked label usually
+# is where the model could not do without it, or a model that decides without its input. On the Adult table (networks,
+# trees and logistic regressions, 64 samples) they failed 6 of 6 models with a leak and none of 6 clean ones. They do
+# not catch a milder shortcut, a leak into a table whose other columns already decide (wine, divorce, digits),
+# shuffled or noisy labels, swapped columns, a change of units, or anything that moves importance between several
+# features. For these, audit three to five models that you trust and run `bivshap calibrate RECORD... -o gate.toml`.
 
 version = 1
 

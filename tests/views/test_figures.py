@@ -199,7 +199,7 @@ def test_h_is_never_cut_by_importance():
 
 
 def test_empty_and_complete_h_are_said_in_words():
-    assert "H is empty" in texts_of(_graphs(grouped_graph([1, 1, 1])))
+    assert "no feature makes another one redundant." in texts_of(_graphs(grouped_graph([1, 1, 1])))
     assert "1 redundant group with 9 of 9 features" in texts_of(_graphs(ExplanationGraph(np.zeros((9, 9)))))
 
 
@@ -291,6 +291,18 @@ def test_pictures_of_all_usual_shapes_and_ranges_are_drawn(image):
     shown = picture_of(figure, "G")
     assert shown.shape == (2, 3, 3)
     assert 0 <= shown.min() <= shown.max() <= 1
+
+
+def test_an_empty_h_says_whether_pairs_are_undecided():
+    weights = np.full((6, 6), 0.1)
+    np.fill_diagonal(weights, 0)
+    sure, unsure = (ExplanationGraph(weights, standard_error=error * (1 - np.eye(6))) for error in (1e-6, 0.2))
+    segments = np.arange(6).reshape(2, 3)
+    assert "no part makes another one redundant." in texts_of(_image(sure, segments))
+    for figure, what in ((_image(unsure, segments), "part"), (_graphs(unsure), "feature")):
+        words = " ".join(texts_of(figure).split())
+        assert f"no {what} is shown to make another one redundant, and 30 of 30 pairs are undecided." in words
+    assert _image(unsure, segments).get_figheight() < _image(random_graph(6, share_zero=0.9), segments).get_figheight()
 
 
 def test_our_curve_is_drawn_thick_and_on_top():

@@ -33,6 +33,7 @@ from bivshap_lightning.views.figures.parts import (
     name_parts,
     positions_of,
 )
+from bivshap_lightning.views.figures.quotient_drawing import why_empty
 
 _GAP = 24
 _PANEL_WIDTH = (WIDTH - 2 * MARGIN - _GAP) / 2
@@ -90,7 +91,8 @@ def draw_image_graphs(
     layout = Layout() if layout is None else layout
     scale = min(_PANEL_WIDTH / parts.shape[1], _TALLEST / parts.shape[0])
     width, height = scale * parts.shape[1], scale * parts.shape[0]
-    canvas = Canvas(WIDTH, round(74 + 2 * (34 + height) + 98 + 20))
+    height_of_h = height if h.adjacency.any() else 2 * line_height(_SIZE)
+    canvas = Canvas(WIDTH, round(74 + 2 * 34 + height + height_of_h + 98 + 20))
     canvas.header(title, facts(graph, h, subtitle))
     top, middle = 74 + 34, 74 + 34 + height + 98 + 34
     right = MARGIN + _PANEL_WIDTH + _GAP
@@ -98,7 +100,7 @@ def draw_image_graphs(
     players = [player for player in order_of(graph, scores) if (parts == player).any()][:max_nodes]
     _draw_ranking(canvas, Area(MARGIN, top, width, height), parts, ranking, players, graph.names)
     _draw_g(canvas, Area(right, top, width, height), graph, pixels, parts, players, ranking, max_edges)
-    _draw_h(canvas, Area(MARGIN, middle, width, height), h, pixels, parts, layout)
+    _draw_h(canvas, Area(MARGIN, middle, width, height_of_h), h, pixels, parts, layout)
     return canvas.finish()
 
 
@@ -129,7 +131,12 @@ def _draw_g(
 
 
 def _draw_h(canvas: Canvas, area: Area, h: RedundancyGraph, pixels: Pixels, parts: Labels, layout: Layout) -> None:
-    """Groups in their colours; hatched where a part is redundant without being in a group."""
+    """Groups in their colours; hatched where a part is redundant without being in a group; an empty H in words."""
+    if not h.adjacency.any():
+        _write_caption(canvas, area, "H", "no arrow")
+        whole_width = WIDTH - 2 * MARGIN
+        canvas.paragraph(area.left, area.top, why_empty(h, "part"), whole_width, size=_SIZE, gid="arrows:H")
+        return
     grey = (0.72 + 0.28 * pixels.mean(axis=2))[..., None].repeat(3, axis=2)
     numbers = layout.group_numbers(h)
     for group, number in zip(h.groups, numbers, strict=True):
@@ -143,7 +150,7 @@ def _draw_h(canvas: Canvas, area: Area, h: RedundancyGraph, pixels: Pixels, part
     draw_borders(canvas, area, parts)
     n_groups = len(h.groups)
     what = f"{n_groups} redundant group{'s' * (n_groups != 1)}, {len(grouped)} of {h.n_players:,} parts"
-    _write_caption(canvas, area, "H", what if h.adjacency.any() else "no part is redundant")
+    _write_caption(canvas, area, "H", what)
     _write_legend(canvas, area, h, numbers, len(hatched))
 
 
@@ -173,10 +180,6 @@ def _write_caption(canvas: Canvas, area: Area, name: str, what: str) -> None:
 def _write_legend(canvas: Canvas, area: Area, h: RedundancyGraph, numbers: Sequence[int], n_hatched: int) -> None:
     """What the colours mean, largest group first, and how many others make a group redundant."""
     left = MARGIN + _PANEL_WIDTH + _GAP
-    if not h.adjacency.any():
-        text = f"H is empty: at γ = {h.gamma:.3g} no part makes another one redundant."
-        canvas.paragraph(left, area.top, text, _PANEL_WIDTH, size=_SIZE, gid="arrows:H")
-        return
     sentence = COLOURS_IN_H if h.groups else HATCHING_IN_H
     y = canvas.paragraph(left, area.top, sentence, _PANEL_WIDTH, size=_SIZE, gid="arrows:H") + 16
     room = int((area.bottom - y) / line_height(_SIZE)) - bool(n_hatched)

@@ -263,16 +263,29 @@ def listed(names: Sequence[str]) -> list[str]:
     return [f"{name}," for name in names[:-1]] + list(names[-1:])
 
 
+def why_empty(h: RedundancyGraph, what: str = "feature") -> str:
+    """Why H has no arrow: nothing is redundant, or the estimate cannot tell."""
+    n_open, n_pairs = int(h.undecided.sum()), h.n_players * (h.n_players - 1)
+    if not n_open:
+        return f"H is empty: at γ = {h.gamma:.3g} no {what} makes another one redundant."
+    return (
+        f"H is empty: at γ = {h.gamma:.3g} no {what} is shown to make another one redundant, and {n_open:,} of "
+        f"{n_pairs:,} pairs are undecided."
+    )
+
+
 def _say_that_h_is_empty(canvas: Canvas, area: Area, h: RedundancyGraph) -> None:
     x, y = area.centre
-    reason = f"H is empty: at γ = {h.gamma:.3g} no feature makes another one redundant"
-    canvas.write(x, y, canvas.fit(reason, area.width, size=13), size=13, align="center", gid="empty")
+    lines = canvas.wrap(why_empty(h).split(), area.width, 2)
+    for place, line in enumerate(lines):
+        height = line_height(12) * (place - (len(lines) - 1) / 2)
+        canvas.write(x, y + height, line, align="center", gid="empty")
 
 
 def caption_of_h(canvas: Canvas, area: Area, h: RedundancyGraph) -> None:
     """What H holds, as a line above it."""
     n_groups, grouped = len(h.groups), sum(map(len, h.groups))
-    what = "which feature makes which redundant" if h.adjacency.any() else "no feature makes another one redundant"
+    what = "which feature makes which redundant" if h.adjacency.any() else "no arrow"
     if n_groups:
         what = f"{n_groups} redundant group{'s' * (n_groups > 1)} with {grouped} of {h.n_players} features"
     canvas.write(area.left, area.top, "H", size=13, bold=True)

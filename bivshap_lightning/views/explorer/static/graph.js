@@ -51,7 +51,8 @@ function drawQuotient(context, width) {
   if (linked.length > shown.length) notes.push(`${linked.length - shown.length} smaller boxes are left out.`);
   if (nAlone) notes.push(`${count(nAlone, "feature")} without such a pair ${nAlone === 1 ? "is" : "are"} not drawn.`);
   if (!shown.length) {
-    const none = `At γ = ${format(decision.gamma)} no feature makes another redundant. Move γ to the right to see what is nearly redundant.`;
+    const open = decision.nUndecided ? ` is shown to make another redundant, and ${count(decision.nUndecided, "pair")} ${decision.nUndecided === 1 ? "is" : "are"} undecided.` : " makes another redundant.";
+    const none = `At γ = ${format(decision.gamma)} no feature${open} Move γ to the right to see what is nearly redundant.`;
     return el("figure", {}, title, el("p", { class: "empty" }, none));
   }
   const { edges, layers } = quotient(decision, shown);
