@@ -256,6 +256,7 @@ def _add_tensorboard(commands: Any) -> None:
         "tensorboard", help="start TensorBoard so that it shows every epoch's pictures", epilog=EPILOG
     )
     board.add_argument("logdir", metavar="LOGDIR", help="folder with event files, such as lightning_logs")
+    board.add_argument("--port", type=int, help="of the page; TensorBoard's own default is 6006, or the next free one")
     _add_json(board, "the command that would start it")
     board.set_defaults(run=_tensorboard)
 
@@ -266,6 +267,8 @@ def _tensorboard(options: argparse.Namespace) -> int:
     if not Path(options.logdir).is_dir():
         return fail(f"LOGDIR must be a folder, got {options.logdir}.", options.json)
     flags = [word for word in START_LINE.split() if word.startswith("--") and word != "--logdir"]
+    if options.port is not None:
+        flags += ["--port", str(options.port)]
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", options.logdir, *flags]
     if options.json:
         put_json({"command": command})

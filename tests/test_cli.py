@@ -401,6 +401,8 @@ def test_tensorboard_is_started_with_the_flags_it_needs(monkeypatch, tmp_path):
     (command,) = commands
     assert command[1:5] == ["-m", "tensorboard.main", "--logdir", str(tmp_path)]
     assert command[5:] == ["--samples_per_plugin=images=1000,bivshap=1000"]
+    assert call("tensorboard", tmp_path, "--port", "7007") == (0, "")
+    assert commands[1] == [*command, "--port", "7007"]
     assert refused(*call("tensorboard", tmp_path / "none"))
 
 
