@@ -2,7 +2,6 @@
 
 import io
 import json
-import time
 import warnings
 from pathlib import Path
 
@@ -334,26 +333,3 @@ def test_the_sweep_over_gamma_goes_to_text(writer):
     text = value.tensor.string_val[0].decode()
     assert "| 0.001 | 20% | 20% | 20% | 20% | 20% | 10% | 0% |" in text
     assert "| 0.01 | 20% | 20% | 20% | 20% | 20% | 35% | 25% |" in text
-
-
-@pytest.mark.parametrize("kind", ["table", "words", "image"])
-def test_a_picture_takes_at_most_50_milliseconds_of_the_processor(writer, kind):
-    """The second audit's pictures, when fonts and outlines are loaded; the quickest of three turns."""
-    n_players = {"table": 13, "words": 40, "image": 64}[kind]
-    options = {
-        "table": {},
-        "words": {"words": [f"word{k}" for k in range(n_players)]},
-        "image": {
-            "image": np.full((3, 32, 32), 0.5),
-            "segments": np.kron(np.arange(64).reshape(8, 8), np.ones((4, 4), int)),
-        },
-    }[kind]
-    panels, seconds = Panels(writer), []
-    for turn in range(4):
-        graph = random_graph(n_players, seed=turn)
-        h = graph.redundancy(0.01)
-        start = time.process_time()
-        tags = panels.write_sample(0, graph, h, step=turn, **options)
-        seconds.append((time.process_time() - start) / len(tags))
-    assert len(tags) == 2
-    assert min(seconds[1:]) < 0.05
