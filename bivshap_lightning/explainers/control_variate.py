@@ -3,8 +3,9 @@
 A game with a value for each player and each pair, ``v(S) = sum of a_i + sum of c_ik`` over the members of S, has the
 gain ``a_i + sum of c_ik`` over the predecessors k of i, and bivariate Shapley values in closed form. One is fitted to
 the gains of half of the orders and subtracted from those of the other half, and the reverse. What is left varies less,
-so the same orders have smaller errors; adding the closed form again leaves the estimate without bias, however good or
-bad the fit is.
+so the same orders have smaller errors; adding the closed form again brings no bias, however good or bad the fit is.
+What ``sampling`` decides on all orders, the factor of each player's gains and where the result is taken, may bring one,
+which does not show beside the noise of a hundred repetitions.
 """
 
 from __future__ import annotations

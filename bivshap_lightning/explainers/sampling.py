@@ -233,7 +233,7 @@ def _factor(gains: Tensor, predicted: Tensor) -> Tensor:
 
 
 def _smaller_errors(plain: Estimate, parts: list[tuple[float, Estimate]]) -> Estimate:
-    """Of every entry the plain estimate or the weighted mean of independent ones, whichever has the smaller error."""
+    """Of every entry the plain estimate or the weighted mean of the halves, whichever has the smaller error."""
 
     def mean(name: str) -> Tensor:
         return torch.stack([share * getattr(part, name) for share, part in parts]).sum(dim=0)

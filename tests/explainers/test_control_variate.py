@@ -85,7 +85,7 @@ def test_errors_are_smaller_and_still_cover(seed, monkeypatch):
     assert np.mean(covered) > 0.92
 
 
-def test_the_estimate_is_without_bias():
+def test_no_bias_shows_over_many_repetitions():
     game = Unanimity(10, n_terms=30, seed=3)
     found = [Sampling().estimate(reduced(game, 10), 2 + 18 * 20, torch.Generator().manual_seed(k)) for k in range(120)]
     values = torch.stack([e.bivariate[0] for e in found]).numpy()
