@@ -1,7 +1,7 @@
 """Greedy selection one step at a time: the gains of "keep", and the hybrid in which the model picks the candidate.
 
-The gains are those of :mod:`bivshap_lightning.graph.greedy`: `lam (4 phi - 6 R) + (1 - lam) prior`, and `6 lam C[:, i]`
-is added once i is chosen, read off the log-odds where the graph has them.
+The gains are those of :mod:`bivshap_lightning.graph.greedy`, shrunk likewise and read off the log-odds where the graph
+has them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bivshap_lightning.checks import check_integer
 from bivshap_lightning.graph import structure
 from bivshap_lightning.graph.batched import IndexArray, RankingMethod, _pairwise_noise, _ranked_graph, shapley_prior
 from bivshap_lightning.graph.checks import BoolArray, FloatArray
-from bivshap_lightning.graph.greedy import signal_share
+from bivshap_lightning.graph.greedy import quadratic_gains, signal_share
 
 if TYPE_CHECKING:
     from bivshap_lightning.graph.explanation_graph import ExplanationGraph
@@ -83,7 +83,7 @@ class KeepGains:
         >>> from bivshap_lightning.graph import ExplanationGraph
         >>> gains = KeepGains.of(ExplanationGraph([[0, 0], [0, 0]], shapley=[1 / 2, 1 / 2]))  # OR(a, b)
         >>> gains.given(np.array([True, False])).round(6).tolist()
-        [1.0, 0.0]
+        [0.75, 0.0]
     """
 
     alone: FloatArray
@@ -94,10 +94,11 @@ class KeepGains:
         """The gains of a graph with Shapley values, oriented so that more is better."""
         source = _ranked_graph(graph, "keep")
         e2, phi = source.sign * source.weights.T, source.sign * source.known_shapley
-        pair, late = structure.pairwise(e2, phi), structure.potential(e2, phi)
-        signal = float(signal_share(pair[None], _pairwise_noise(source)[None])[0]) if source.is_estimated else 1.0
-        prior = shapley_prior(graph, source)
-        return cls(signal * (4 * phi - 6 * late) + (1 - signal) * prior, 6 * signal * pair)
+        signal = 1.0
+        if source.is_estimated:
+            signal = float(signal_share(structure.pairwise(e2, phi)[None], _pairwise_noise(source)[None])[0])
+        alone, step = quadratic_gains(e2, phi)
+        return cls(signal * alone + (1 - signal) * shapley_prior(graph, source), signal * step)
 
     def given(self, chosen: BoolArray) -> FloatArray:
         """Gains (F,) over a set of players; those of its members mean nothing."""

@@ -3,8 +3,9 @@
 `u2(S) = sum_{i in S} g[i] + 6 sum_{i < j in S} C[i, j]` with `g = 4 phi - 6 R` is the only quadratic game with the
 Shapley values and bivariate Shapley values of the explained one. "keep" adds the player of the largest gain first, so a
 duplicate of a chosen player comes late. "remove" takes away the player of the largest loss first, so duplicates go
-together. Gains are shrunk by the noise of the pairwise part: with pure noise both orders are the order of Shapley
-values, those of the decision's probability where the gains are of its log-odds.
+together. Gains look ahead: they are means over the players that are still to choose from, each of them already added
+(or removed) with a chance of `LOOK_AHEAD`. They are shrunk by the noise of the pairwise part: with pure noise both
+orders are the order of Shapley values, those of the decision's probability where the gains are of its log-odds.
 """
 
 import numpy as np
@@ -17,6 +18,11 @@ from bivshap_lightning.graph.ranking import TIE_TOLERANCE, descending_order, ran
 SYMMETRIC_NOISE = 1 / 3
 """Squared error of the symmetric C over the squared standard error before it is made symmetric. Symmetrising halves
 independent noise, and the standard errors are conservative: between seeds 1/2 to 1/7 was seen on trained models."""
+
+LOOK_AHEAD = 0.25
+"""Share of the other players that a gain is averaged over. At 0 greedy selection is myopic and trusts the quadratic
+game at the empty set, where it fits worst: with background rows the order fell below that of Shapley values on 7 of 36
+enumerated tables and models, and on none at 0.25; at 1/2 players would first be ordered by Shapley values."""
 
 
 def signal_share(pairwise: FloatArray, error: FloatArray) -> FloatArray:
@@ -37,6 +43,28 @@ def signal_share(pairwise: FloatArray, error: FloatArray) -> FloatArray:
     return share
 
 
+def quadratic_gains(e2: FloatArray, shapley: FloatArray, *, remove: bool = False) -> tuple[FloatArray, FloatArray]:
+    """Return the gain of each player before any is chosen, (..., F), and what each chosen one adds to those of others.
+
+    Args:
+        e2: (..., F, F).
+        shapley: (..., F).
+        remove: Whether players are removed from all players instead of added to none; gains are then losses.
+
+    Returns:
+        Gains (..., F) and steps (..., F, F), the chosen player first.
+
+    Example:
+        >>> gain, step = quadratic_gains(np.zeros((2, 2)), np.array([1 / 2, 1 / 2]))  # OR(a, b)
+        >>> gain.round(3), step[0].round(3)  # the second one adds nothing
+        (array([0.75, 0.75]), array([ 0.  , -0.75]))
+    """
+    direction = -1.0 if remove else 1.0
+    excess = 2 * structure.potential(e2, shapley) - shapley
+    gain: FloatArray = shapley - direction * (3 - 6 * LOOK_AHEAD) * excess
+    return gain, direction * 6 * (1 - LOOK_AHEAD) * structure.pairwise(e2, shapley)
+
+
 def greedy_order(
     e2: FloatArray, shapley: FloatArray, signal: FloatArray, *, remove: bool, prior: FloatArray | None = None
 ) -> NDArray[np.intp]:
@@ -55,11 +83,10 @@ def greedy_order(
         >>> greedy_order(e2, np.array([[1 / 2, 1 / 2, 1 / 4]]), np.ones(1), remove=False)
         array([[0, 2, 1]])
     """
-    direction = -1.0 if remove else 1.0
-    step = direction * 6 * signal[:, None, None] * structure.pairwise(e2, shapley)
-    excess = 2 * structure.potential(e2, shapley) - shapley
+    gain, step = quadratic_gains(e2, shapley, remove=remove)
     weight = signal[:, None]
-    gain = weight * (shapley - direction * 3 * excess) + (1 - weight) * (shapley if prior is None else prior)
+    step = weight[:, :, None] * step
+    gain = weight * gain + (1 - weight) * (shapley if prior is None else prior)
     tolerance = TIE_TOLERANCE * (np.abs(gain).max(axis=1) + np.abs(step).max(axis=(1, 2)))[:, None]
     preference = ranks_from_order(descending_order(shapley))
     samples, n_players = np.arange(len(gain)), gain.shape[1]

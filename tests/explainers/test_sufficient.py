@@ -175,7 +175,8 @@ def test_the_hybrid_is_between_keep_and_greedy_selection():
     assert np.mean(areas["keep"]) < np.mean(areas["hybrid"]) <= np.mean(areas["greedy"]) + 1e-3
 
 
-def test_the_hybrid_is_greedy_selection_where_the_order_of_keep_is_not_better():
+def test_the_hybrid_is_the_better_one_of_greedy_selection_and_the_order_of_keep():
+    n_greedy = 0
     for seed in range(1, 20, 2):  # tables without ties
         table = random_table(N_PLAYERS, seed)
         graph = graph_of(table_value(table), N_PLAYERS)
@@ -183,9 +184,11 @@ def test_the_hybrid_is_greedy_selection_where_the_order_of_keep_is_not_better():
         def values(masks, table=table):
             return table[masks @ (1 << np.arange(N_PLAYERS))]
 
-        greedy = greedy_with_the_model(values, graph.sign)
-        assert graph.sign * insertion(values, greedy) > graph.sign * insertion(values, graph.order("keep"))
-        assert hybrid_order(graph, values, 10**6).tolist() == greedy
+        greedy, keep = greedy_with_the_model(values, graph.sign), graph.order("keep").tolist()
+        is_greedy = graph.sign * insertion(values, greedy) > graph.sign * insertion(values, keep)
+        assert hybrid_order(graph, values, 10**6).tolist() == (greedy if is_greedy else keep)
+        n_greedy += is_greedy
+    assert 5 <= n_greedy < 10
 
 
 def test_the_hybrid_returns_the_order_of_keep_where_greedy_selection_is_misled():

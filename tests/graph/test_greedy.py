@@ -1,11 +1,14 @@
 """The rankings "keep", "remove" and "shapley" against greedy selection written out on sets of players."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.greedy import LOOK_AHEAD
 from tests.graph.games import graph_of, hand_worked, random_graph_of_game
 from tests.oracles import enumerate_e2, enumerate_shapley
 
@@ -25,17 +28,26 @@ def quadratic_game(graph, signal=1.0, sign=1.0):
     return value
 
 
-def greedy(value, phi, *, remove):
-    """Add to nobody or remove from everybody, one at a time; near ties by Shapley value, then index."""
+def greedy(value, phi, *, remove, look_ahead=LOOK_AHEAD):
+    """Add to nobody or remove from everybody, one at a time; near ties by Shapley value, then index.
+
+    A gain is the mean over all sets of the other players that may come before, each of them with the chance look_ahead.
+    """
     everyone = frozenset(range(len(phi)))
     chosen = []
     while len(chosen) < len(phi):
-        gains = {}
-        for i in everyone - set(chosen):
-            done = frozenset(chosen)
-            gains[i] = (
-                value(everyone - done) - value(everyone - done - {i}) if remove else value(done | {i}) - value(done)
-            )
+        gains = dict.fromkeys(everyone - set(chosen), 0.0)
+        for i in gains:
+            others = sorted(set(gains) - {i})
+            for size in range(len(others) + 1):
+                chance = look_ahead**size * (1 - look_ahead) ** (len(others) - size)
+                for before in combinations(others, size):
+                    done = frozenset(chosen) | frozenset(before)
+                    if remove:
+                        gain = value(everyone - done) - value(everyone - done - {i})
+                    else:
+                        gain = value(done | {i}) - value(done)
+                    gains[i] += chance * gain
         best = max(gains.values())
         tied = [i for i in sorted(gains) if gains[i] > best - 1e-9]
         chosen.append(min(tied, key=lambda i: (-round(float(phi[i]), 9), i)))
@@ -90,12 +102,14 @@ def test_the_pairwise_part_is_shrunk_by_its_noise(method, n_players, seed, noise
 
 
 def test_a_known_error_of_the_pairwise_part_replaces_its_bound():
-    exact, off = hand_worked("three copies and another"), ~np.eye(5, dtype=bool)
+    # Three copies worth 1 together, another player worth 0.4.
+    exact = graph_of(lambda s: float(bool({0, 1, 2} & s)) + 0.4 * (3 in s), 4)
+    off = ~np.eye(4, dtype=bool)
     values = {"shapley": exact.shapley, "standard_error": 0.2 * off}
     bounded = ExplanationGraph(exact.weights, **values)
     known = ExplanationGraph(exact.weights, pairwise_standard_error=1e-3 * off, **values)
-    assert bounded.order("remove").tolist() == exact.order("shapley").tolist()
-    assert known.order("remove").tolist() == exact.order("remove").tolist() != bounded.order("remove").tolist()
+    assert bounded.order("keep").tolist() == exact.order("shapley").tolist()
+    assert known.order("keep").tolist() == exact.order("keep").tolist() != bounded.order("keep").tolist()
 
 
 def test_pure_noise_gives_the_order_of_shapley_values():
