@@ -35,6 +35,9 @@ ROWS_SAVED = 8
 MOST_ROWS_SAVED = 30
 # With a target, the proxy is expected to reach it within this share of the rows that are allowed.
 EXPECTED_SHARE = 8
+# Enumeration of up to this work per sample takes little more time than an estimate: on a CPU core some milliseconds.
+# Rows of the smallest models cost as much as LEAST_WORK, because they have to be made and read.
+ENUMERATION_WORK, LEAST_WORK = 2**27, 1000
 # More coalitions than these need more than half a gigabyte for the systems of the proxy.
 MOST_PROXY_COALITIONS = 6500
 
@@ -44,7 +47,8 @@ class Auto:
     """Choose a method for each game.
 
     Tree ensembles that can be read are explained by "trees". Other games are enumerated ("exact") if they have at most
-    ``exact_limit`` non-null players and that costs no more than ``n_evaluations``. What is left is estimated: by
+    ``exact_limit`` non-null players and that costs no more than ``n_evaluations`` (by default the paper's number), or,
+    where no number is given, if model rows are so cheap that enumeration is hardly work. What is left is estimated: by
     "proxy" where the model rows that it saves take more work than its fit, and otherwise by "sampling" for redundancy,
     which estimates exact zeros as zeros, or by "kernel" for weights, whose errors are smaller.
 
@@ -86,8 +90,12 @@ class Auto:
         """The estimator for samples with n non-null players."""
         n_rows = game.removal.n_rows
         most = default_coalitions(n_players) if n_evaluations is None else n_evaluations // n_rows
-        if n_players <= self.exact_limit and 2**n_players <= most:
-            return Choice(Exact(exact_limit=self.exact_limit), f"exact: all coalitions of {n_players} players")
+        if n_players <= self.exact_limit:
+            reason = f"exact: all coalitions of {n_players} players"
+            if 2**n_players <= most:
+                return Choice(Exact(exact_limit=self.exact_limit), reason)
+            if n_evaluations is None and enumeration_is_cheap(n_players, game.work_per_row, n_background=n_rows):
+                return Choice(Exact(exact_limit=self.exact_limit), f"{reason}, whose model rows are cheap")
         if game.work_per_row is None:
             why = "the work of a model row is not known"
         else:
@@ -153,6 +161,21 @@ class Auto:
             target_error=target_error,
             interruptible=interruptible,
         )
+
+
+def enumeration_is_cheap(n_players: int, work_per_row: int | None, *, n_background: int = 1) -> bool:
+    """Whether all coalitions are so little work for the model that they cost no more than an estimate is worth.
+
+    Args:
+        n_players: n.
+        work_per_row: multiply-adds of the model for one row, None if not known.
+        n_background: how many background rows each coalition is evaluated against.
+
+    Example:
+        >>> enumeration_is_cheap(13, 2_000, n_background=8), enumeration_is_cheap(13, 4_000_000)
+        (True, False)
+    """
+    return work_per_row is not None and 2**n_players * n_background * max(work_per_row, LEAST_WORK) <= ENUMERATION_WORK
 
 
 def proxy_limit(n_players: int, most: int, work_per_row: int, *, n_background: int = 1, has_target: bool) -> int:

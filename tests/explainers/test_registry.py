@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -302,6 +303,25 @@ def test_other_objects_raise():
         ValueError, match=r"`compare_with` must be one of .*, got 'deep_lift_shap': it is built from `model`"
     ):
         find_explainer("deep_lift_shap", argument="compare_with")
+
+
+def test_auto_enumerates_where_model_rows_are_cheap():
+    torch.manual_seed(0)
+    small = torch.nn.Sequential(torch.nn.Linear(14, 48), torch.nn.ReLU(), torch.nn.Linear(48, 1), torch.nn.Sigmoid())
+    wide = torch.nn.Sequential(torch.nn.Linear(14, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 1), torch.nn.Sigmoid())
+    x = torch.randn(2, 14)
+
+    def explain(model: torch.nn.Module, **arguments: Any) -> Explanation:
+        return BivariateShapley(model).attribute(x, **arguments)
+
+    found = explain(small, background=torch.randn(4, 14))
+    assert (found.method, found.is_exact) == ("exact", True)
+    assert found.notes[0] == "exact: all coalitions of 14 players, whose model rows are cheap"
+    # Where a number of rows is given, it holds; dear rows, those of functions and more than exact_limit are estimated.
+    assert explain(small, n_evaluations=4000).method == "sampling"
+    assert explain(wide).method != "exact"
+    assert explain(lambda rows: small(rows)).method == "sampling"
+    assert Auto(exact_limit=13).choose(Game(small, x)).name != "exact"
 
 
 def test_auto_says_what_it_chooses():
