@@ -54,7 +54,8 @@ def _standardized(name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
     return (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-9), y
 
 
-def _train(model: nn.Module, x: np.ndarray, y: np.ndarray, seed: int, n_steps: int = 150) -> nn.Module:
+def train(model: nn.Module, x: np.ndarray, y: np.ndarray, seed: int, n_steps: int = 150) -> nn.Module:
+    """Train a classifier by Adam, the same for the same seed."""
     inputs, labels = torch.as_tensor(x, dtype=torch.float32), torch.as_tensor(y)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     generator = torch.Generator().manual_seed(seed)
@@ -67,7 +68,7 @@ def _train(model: nn.Module, x: np.ndarray, y: np.ndarray, seed: int, n_steps: i
 
 
 def _network_table(model: nn.Module, x: np.ndarray, y: np.ndarray, seed: int, zero: bool = False) -> np.ndarray:
-    model = _train(model, x, y, seed)
+    model = train(model, x, y, seed)
     sample = x[(37 * (seed + 1)) % len(x)]
     rows = torch.as_tensor(_mixtures(sample, np.zeros_like(sample) if zero else x.mean(axis=0)), dtype=torch.float32)
     with torch.no_grad():
@@ -156,7 +157,7 @@ def recurrent(seed: int) -> np.ndarray:
     negated = np.roll(tokens < 4, 1, axis=1)
     y = ((mood[tokens] * np.where(negated, -1, 1)).sum(axis=1) > 0).astype(int)
     x = words[tokens].reshape(2000, -1)
-    model = _train(_Recurrent(), x, y, seed, n_steps=120)
+    model = train(_Recurrent(), x, y, seed, n_steps=120)
     masks = np.repeat(coalitions(14), 4, axis=1)
     with torch.no_grad():
         scores = model(torch.as_tensor(masks * x[seed], dtype=torch.float32)).double().softmax(dim=1)
