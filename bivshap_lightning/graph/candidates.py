@@ -83,7 +83,7 @@ class KeepGains:
         >>> from bivshap_lightning.graph import ExplanationGraph
         >>> gains = KeepGains.of(ExplanationGraph([[0, 0], [0, 0]], shapley=[1 / 2, 1 / 2]))  # OR(a, b)
         >>> gains.given(np.array([True, False])).round(6).tolist()
-        [0.75, 0.0]
+        [0.8, 0.0]
     """
 
     alone: FloatArray
