@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bivshap_lightning.graph.checks import BoolArray, FloatArray
-from bivshap_lightning.graph.greedy import greedy_order, signal_share
+from bivshap_lightning.graph.greedy import greedy_order, is_greedy_order, signal_share
 from bivshap_lightning.graph.ranking import (
     descending_order,
     hits,
@@ -131,6 +131,41 @@ def rank_one(graph: ExplanationGraph) -> RankedPlayers:
     prior = _priors([graph], [source], method, oriented=True)
     scores, order = _scores_and_order([source], sign, shapley, prior, method=method, personalized=False)
     return RankedPlayers(scores[0], order[0], ranks_from_order(order)[0])
+
+
+def is_possible_ranking(graph: ExplanationGraph, order: IndexArray, scores: FloatArray, tolerance: float) -> bool:
+    """Return whether a default ranking is that of a graph, up to rounding of the graph's values.
+
+    Args:
+        graph: G.
+        order: (F,) players, best first.
+        scores: (F,) their scores, in the same order.
+        tolerance: share of the largest values by which they may have been changed.
+
+    Example:
+        >>> from bivshap_lightning.graph import ExplanationGraph
+        >>> graph = ExplanationGraph([[0, 1], [0, 0]], shapley=[1, 3])
+        >>> ranked = rank_one(graph)
+        >>> is_possible_ranking(graph, ranked.order, ranked.scores[ranked.order], 1e-6)
+        True
+        >>> is_possible_ranking(graph, ranked.order[::-1], ranked.scores[ranked.order], 1e-6)
+        False
+    """
+    found = rank_one(graph)
+    expected = found.scores[found.order]
+    slack = tolerance * max(float(np.abs(expected).max()), np.finfo(np.float64).tiny)
+    if np.abs(scores - expected).max() > slack:
+        return False
+    if method_of(graph) != "keep":
+        return bool(np.abs(found.scores[order] - scores).max() <= slack)
+    source = _ranked_graph(graph, "keep")
+    signal = np.ones(1)
+    if source.is_estimated:
+        noise = _pairwise_noise(source)[None]
+        signal = signal_share(pairwise(source.weights.T[None], source.known_shapley[None]), noise)
+    values = source.weights.T * source.sign, source.known_shapley * source.sign
+    prior = shapley_prior(graph, source)
+    return is_greedy_order(order, *values, signal[0], tolerance=tolerance, prior=prior)
 
 
 def _ranked_graph(graph: ExplanationGraph, method: RankingMethod) -> ExplanationGraph:

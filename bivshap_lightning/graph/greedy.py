@@ -55,11 +55,7 @@ def greedy_order(
         >>> greedy_order(e2, np.array([[1 / 2, 1 / 2, 1 / 4]]), np.ones(1), remove=False)
         array([[0, 2, 1]])
     """
-    direction = -1.0 if remove else 1.0
-    step = direction * 6 * signal[:, None, None] * structure.pairwise(e2, shapley)
-    excess = 2 * structure.potential(e2, shapley) - shapley
-    weight = signal[:, None]
-    gain = weight * (shapley - direction * 3 * excess) + (1 - weight) * (shapley if prior is None else prior)
+    gain, step = _gains_and_steps(e2, shapley, signal, remove=remove, prior=prior)
     tolerance = TIE_TOLERANCE * (np.abs(gain).max(axis=1) + np.abs(step).max(axis=(1, 2)))[:, None]
     preference = ranks_from_order(descending_order(shapley))
     samples, n_players = np.arange(len(gain)), gain.shape[1]
@@ -73,3 +69,53 @@ def greedy_order(
         is_left[samples, chosen] = False
         gain += step[samples, chosen]
     return order
+
+
+def is_greedy_order(
+    order: NDArray[np.intp],
+    e2: FloatArray,
+    shapley: FloatArray,
+    signal: FloatArray,
+    *,
+    tolerance: float,
+    prior: FloatArray | None = None,
+) -> bool:
+    """Return whether each player of an order to keep has the largest gain when it is chosen, up to a tolerance.
+
+    Args:
+        order: (F,) players.
+        e2: (F, F).
+        shapley: (F,).
+        signal: () weight of the gains against the prior.
+        tolerance: share of the largest gains that may be missing, such as what rounding of the values may cause.
+        prior: (F,) as in `greedy_order`.
+
+    Example:
+        >>> e2 = np.array([[0, 0, 1 / 6], [0, 0, 1 / 6], [1 / 8, 1 / 8, 0]])
+        >>> values = e2, np.array([1 / 2, 1 / 2, 1 / 4]), np.array(1.0)
+        >>> [is_greedy_order(np.array(order), *values, tolerance=1e-9) for order in ([1, 2, 0], [0, 1, 2])]
+        [True, False]
+    """
+    priors = None if prior is None else prior[None]
+    gains, steps = _gains_and_steps(e2[None], shapley[None], signal[None], remove=False, prior=priors)
+    gain, step = gains[0], steps[0]
+    slack = tolerance * (np.abs(gain).max() + len(gain) * np.abs(step).max())
+    is_left = np.ones(len(gain), dtype=np.bool_)
+    for chosen in order:
+        if gain[chosen] < gain[is_left].max() - slack:
+            return False
+        is_left[chosen] = False
+        gain = gain + step[chosen]
+    return True
+
+
+def _gains_and_steps(
+    e2: FloatArray, shapley: FloatArray, signal: FloatArray, *, remove: bool, prior: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return the gain of each player as the first one, (N, F), and how each choice changes it, (N, F, F)."""
+    direction = -1.0 if remove else 1.0
+    step = direction * 6 * signal[:, None, None] * structure.pairwise(e2, shapley)
+    excess = 2 * structure.potential(e2, shapley) - shapley
+    weight = signal[:, None]
+    gain = weight * (shapley - direction * 3 * excess) + (1 - weight) * (shapley if prior is None else prior)
+    return gain, step
