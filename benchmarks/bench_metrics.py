@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import argparse
 import copy
-import queue
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -46,12 +46,18 @@ class RecordingModel(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model, self.is_recording = model, False
-        self.rows: queue.SimpleQueue[Tensor] = queue.SimpleQueue()  # a list would be restored by the game
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - a list would be restored by the game
 
     def forward(self, x: Tensor) -> Tensor:
         if self.is_recording:
-            self.rows.put(x.clone())
+            np.save(self.file, x.numpy())
         return self.model(x)
+
+    def recorded(self) -> Iterator[Tensor]:
+        end = self.file.tell()
+        self.file.seek(0)
+        while self.file.tell() < end:
+            yield torch.from_numpy(np.load(self.file))
 
 
 class RecordingGame(Game):
@@ -103,7 +109,7 @@ def measure(
     game.calls, model.is_recording = [], True
     update(metrics, game, graphs)
     model.is_recording = False
-    rows, calls = [model.rows.get() for _ in range(model.rows.qsize())], list(game.calls)
+    rows, calls = list(model.recorded()), list(game.calls)
 
     def bare() -> None:
         with torch.inference_mode():

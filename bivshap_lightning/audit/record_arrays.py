@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bivshap_lightning.audit.errors import RecordError
 from bivshap_lightning.audit.record_checks import demand
+from bivshap_lightning.audit.record_derived import verify_derived, verify_ranking
 from bivshap_lightning.graph import ExplanationGraph, RedundancyGraph
 from bivshap_lightning.graph.averaging import MAX_NAMES_OF_CLASS
 from bivshap_lightning.text import shown
@@ -110,6 +111,7 @@ def verify_arrays(record: AuditRecord) -> None:
     for name, graph in record.class_graphs.items():
         _verify_class(record, name, graph)
     _verify_column_shares(record)
+    verify_derived(record)
 
 
 def _verify_column_shares(record: AuditRecord) -> None:
@@ -129,6 +131,7 @@ def _verify_class(record: AuditRecord, name: str, graph: ExplanationGraph) -> No
     if graph.names != summary.players and graph.n_players == MAX_NAMES_OF_CLASS == summary.n_players:
         return  # of more words than are kept, rounding may have chosen others of equal importance
     _verify_summary(record, place, summary, graph)
+    verify_ranking(record, place, summary, graph)
 
 
 def _verify_summary(record: AuditRecord, place: str, summary: GraphSummary, graph: ExplanationGraph) -> None:

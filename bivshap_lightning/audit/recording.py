@@ -305,28 +305,25 @@ def have_common_players(samples: Sequence[ExplainedSample]) -> bool:
 
 
 def arrays_of(samples: Sequence[ExplainedSample]) -> dict[str, NDArray[Any]]:
-    """Matrices of all samples in single precision, stacked if they have the same players and one by one if not.
+    """Matrices of all samples in single precision, stacked if all have them and the same players, otherwise one by one.
 
-    Those of the log-odds are kept beside them if every sample has them: rankings are made from these.
+    Those of the log-odds are kept beside them: rankings are made from these.
 
     Args:
         samples: in order.
     """
-    graphs = {"": [s.graph for s in samples]}
-    log_odds = [s.graph.log_odds for s in samples if s.graph.log_odds is not None]
-    if len(log_odds) == len(samples):
-        graphs[LOG_ODDS] = log_odds
     stacked = len({s.graph.n_players for s in samples}) == 1
     found: dict[str, NDArray[Any]] = {}
+    graphs: dict[str, list[ExplanationGraph | None]]
+    graphs = {"": [s.graph for s in samples], LOG_ODDS: [s.graph.log_odds for s in samples]}
     for prefix, members in graphs.items():
         for name in PARTS:
-            rows = [getattr(graph, name) for graph in members]
-            if any(row is None for row in rows):
-                continue
-            if stacked:
-                found[f"{prefix}{name}"] = np.stack(rows).astype(np.float32)
-            else:
-                found |= {f"{prefix}{name}_{k}": row.astype(np.float32) for k, row in enumerate(rows)}
+            rows = ((k, getattr(graph, name, None)) for k, graph in enumerate(members))
+            known = {k: row for k, row in rows if row is not None}
+            if stacked and len(known) == len(samples):
+                found[f"{prefix}{name}"] = np.stack(list(known.values())).astype(np.float32)
+            else:  # such as of a short text, all of whose coalitions were evaluated, among longer ones
+                found |= {f"{prefix}{name}_{k}": row.astype(np.float32) for k, row in known.items()}
     return found
 
 

@@ -24,11 +24,13 @@ from bivshap_lightning.audit.batches import Batch, read_batch
 from bivshap_lightning.audit.default_removal import FEWEST_ROWS, automatic_rows, is_table, remark_on_zero
 from bivshap_lightning.audit.selection import SampleSelection
 from bivshap_lightning.audit.settings import AuditSettings
-from bivshap_lightning.callbacks.lightning import gather_objects, logging_disabled, rank_zero_info
+from bivshap_lightning.callbacks.lightning import gather_objects, rank_zero_info
+from bivshap_lightning.callbacks.trainer_state import trainer_preserved
 from bivshap_lightning.explainers import find_explainer
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept
 from bivshap_lightning.game.module_state import preserved
+from bivshap_lightning.game.process_state import process_settings_kept
 
 Rows = tuple[Tensor, ...]
 Gather = Callable[[Any], list[Any]]
@@ -207,7 +209,7 @@ def _rows_of(
         UnreadableError: the dataset has no length, makes its own batches, cannot be copied or has other shapes.
     """
     module = trainer.lightning_module
-    with global_rngs_kept([module.device]), preserved(module), logging_disabled(module):
+    with global_rngs_kept([module.device]), process_settings_kept(), preserved(module), trainer_preserved(module):
         random.seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002 - what datasets draw from, put back afterwards
         torch.manual_seed(seed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -11,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
-from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only, rank_zero_warn
 
 __all__ = ["EitherCallback", "MisconfigurationException", "any_process", "gather_objects", "is_fitting",
-           "is_sharded", "last_epoch", "logged_step", "logging_disabled", "package_of", "rank_zero_info",
+           "is_sharded", "last_epoch", "logged_step", "package_of", "rank_zero_info",
            "rank_zero_only", "rank_zero_warn", "tensorboard_writers"]  # fmt: skip
 
 _PACKAGES = ["pytorch_lightning", *(["lightning.pytorch"] if find_spec("lightning") else [])]
@@ -50,41 +47,6 @@ def gather_objects(trainer: Any, value: Any) -> list[Any]:
     values: list[Any] = [None] * trainer.world_size
     torch.distributed.all_gather_object(values, value)
     return values
-
-
-@contextmanager
-def logging_disabled(module: Any) -> Iterator[None]:
-    """Ignore what a LightningModule logs in its forward pass: an audit is not part of the user's metrics.
-
-    Besides `log` and `log_dict` these are the loggers of its Trainer, as in `self.logger.experiment.add_scalar(...)`.
-    Attributes of the Trainer that it sets, such as `self.trainer.should_stop`, are put back, and so are those of the
-    Trainer's loops and datamodule and the options of its optimizers.
-    """
-    modules = [m for m in module.modules() if callable(getattr(m, "log_dict", None))]
-    trainers = {id(t): t for m in modules if (t := getattr(m, "_trainer", None)) is not None}.values()
-    attributes = [(owned, dict(owned)) for trainer in trainers for owned in _attributes_of(trainer)]
-    for trainer in trainers:
-        if trainer.loggers:
-            trainer.loggers = [DummyLogger() for _ in trainer.loggers]
-    for m in modules:
-        vars(m)["log"] = vars(m)["log_dict"] = lambda *args, **options: None
-    try:
-        yield
-    finally:
-        for m in modules:
-            del vars(m)["log"], vars(m)["log_dict"]
-        for now, before in attributes:
-            now.clear()
-            now.update(before)
-
-
-def _attributes_of(trainer: Any) -> Iterator[dict[str, Any]]:
-    """What a model can reach through its Trainer, by name."""
-    for owner in (trainer, trainer.fit_loop, trainer.fit_loop.epoch_loop, getattr(trainer, "datamodule", None)):
-        if owner is not None:
-            yield vars(owner)
-    for optimizer in trainer.optimizers:
-        yield from optimizer.param_groups
 
 
 def logged_step(trainer: Any) -> int:

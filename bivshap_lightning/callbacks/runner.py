@@ -39,11 +39,11 @@ from bivshap_lightning.callbacks.lightning import (
     is_sharded,
     last_epoch,
     logged_step,
-    logging_disabled,
     rank_zero_info,
     rank_zero_warn,
 )
 from bivshap_lightning.callbacks.progress import audit_progress
+from bivshap_lightning.callbacks.trainer_state import trainer_preserved
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept
 
@@ -256,7 +256,7 @@ class AuditRunner:
         is_guarded = trainer.world_size > 1 and torch.distributed.is_initialized() and not is_sharded(trainer)
         guard = CollectiveGuard(trainer, together=together) if is_guarded else None
         try:
-            with logging_disabled(pl_module), guard or nullcontext():
+            with trainer_preserved(pl_module), guard or nullcontext():
                 mine = compute()
         except ModelError as error:
             if is_sharded(trainer):  # the others wait in a collective of the strategy, which only an end can end

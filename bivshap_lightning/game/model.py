@@ -20,6 +20,7 @@ from bivshap_lightning.game.evaluation_mode import evaluation_mode
 from bivshap_lightning.game.evaluation_mode import global_rngs_kept as global_rngs_kept
 from bivshap_lightning.game.inputs import Table
 from bivshap_lightning.game.module_state import preserved
+from bivshap_lightning.game.process_state import process_settings_kept
 from bivshap_lightning.game.trees import TreeEnsemble, read_trees, scoring_method
 
 Precision = Literal["bf16", "fp16"]
@@ -173,6 +174,7 @@ class Model:
             # Before CUDA has been used no parameter is on it.
             parameters = () if self.module is None or not torch.cuda.is_initialized() else self.module.parameters()
             stack.enter_context(global_rngs_kept({p.device for p in parameters}))
+            stack.enter_context(process_settings_kept())
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.set_grad_enabled(gradients))
             if self.module is not None:

@@ -8,7 +8,7 @@ import io
 import random
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache, partial
 from itertools import chain
 from mmap import mmap
@@ -20,12 +20,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from bivshap_lightning.game.errors import ModelStateError
 from bivshap_lightning.game.tensor_state import LARGEST_COPY
 
 # Packages whose objects, modules excepted, do not belong to the model.
 FOREIGN = (
-    "aim", "asyncio", "bivshap_lightning", "captum", "clearml", "comet_ml", "concurrent", "datasets", "enum", "io",
+    "aim", "asyncio", "bivshap_lightning", "captum", "clearml", "comet_ml", "concurrent", "datasets", "io",
     "_io", "ipykernel", "IPython", "lightning", "lightning_fabric", "logging", "matplotlib", "mlflow",
     "multiprocessing", "neptune", "pandas", "pluggy", "pyarrow", "_pytest", "pytest", "pytorch_lightning", "queue",
     "ray", "_queue", "socket", "subprocess", "tensorboard", "tensorboardX", "_thread", "threading", "tokenizers",
@@ -33,8 +32,8 @@ FOREIGN = (
     "tqdm", "wandb", "weakref",
 )  # fmt: skip
 # Packages whose classes and functions keep no state of a user's model.
-LIBRARIES = (*FOREIGN, "abc", "builtins", "collections", "dataclasses", "functools", "numpy", "sklearn", "torch",
-             "torchmetrics", "torchvision", "transformers", "typing")  # fmt: skip
+LIBRARIES = (*FOREIGN, "abc", "builtins", "collections", "dataclasses", "enum", "functools", "numpy", "sklearn",
+             "torch", "torchmetrics", "torchvision", "transformers", "typing")  # fmt: skip
 ATOMS = frozenset({int, float, complex, str, bytes, bool, type(None), type(...), torch.dtype, torch.device, torch.Size,
                    range, slice, torch.layout, torch.memory_format})  # fmt: skip
 # Their instances have no attributes of their own, unlike those of subclasses.
@@ -47,34 +46,8 @@ GENERATORS = (torch.Generator, np.random.Generator, np.random.BitGenerator, np.r
 
 
 # Numbers of C, and files that are mapped to memory.
-MEMORY: tuple[Any, ...] = (ctypes.Array, ctypes.c_int.__base__, mmap)
+MEMORY: tuple[Any, ...] = (ctypes.Array, ctypes.c_int.__base__, ctypes.Structure, ctypes.Union, mmap)
 NUMERIC_CODES = "?bBhHiIlLqQfd"
-
-
-class RefusingIterator(Iterator[Any]):
-    """Replaces an iterator whose position cannot be restored, and refuses to be advanced."""
-
-    def __init__(self, name: str, kind: str) -> None:
-        self._name, self._kind = name, kind
-
-    def __next__(self) -> Any:
-        raise ModelStateError(
-            f"`model` must not advance an iterator in forward, got `next` on {self._name!r} ({self._kind}), whose "
-            "position cannot be restored. Advance it in training_step, or draw from a torch.Generator."
-        )
-
-    def send(self, value: Any) -> Any:
-        """Refuse it, as ``next``."""
-        return next(self)
-
-
-def unrestorable_iterator(kind: str) -> ModelStateError:
-    """The error for an iterator in a place where it cannot be replaced by one that refuses to be advanced."""
-    return ModelStateError(
-        f"`model` must hold iterators as attributes, variables or items of lists and dictionaries, got one ({kind}) in "
-        "another place, such as a deque, a partial or a default argument. If forward advanced it, its position could "
-        "not be restored. Make it an attribute, or draw from a torch.Generator."
-    )
 
 
 def generator_restorer(generator: Any) -> Callable[[], object]:
@@ -100,10 +73,7 @@ def memory_restorer(value: Any) -> Callable[[], object]:
         >>> restore(), number
         (None, c_int(3))
     """
-    kind: Any = type(value)
-    while issubclass(kind, ctypes.Array):
-        kind = kind._type_
-    if kind is not mmap and getattr(kind, "_type_", "O") not in NUMERIC_CODES:
+    if not isinstance(value, mmap) and not _is_numeric(type(value)):
         return bool
     try:
         with memoryview(value) as view:
@@ -111,6 +81,15 @@ def memory_restorer(value: Any) -> Callable[[], object]:
             return bool if is_fixed else partial(_write, value, view.tobytes())
     except ValueError:  # a closed file
         return bool
+
+
+def _is_numeric(kind: Any) -> bool:
+    """Whether a class of ctypes holds numbers alone, which can be written back, and no pointers."""
+    if issubclass(kind, ctypes.Array):
+        return _is_numeric(kind._type_)
+    if issubclass(kind, (ctypes.Structure, ctypes.Union)):
+        return all(_is_numeric(field[1]) for field in getattr(kind, "_fields_", ()))
+    return getattr(kind, "_type_", "O") in NUMERIC_CODES
 
 
 def _write(owner: Any, content: bytes) -> None:
@@ -136,6 +115,28 @@ def file_restorer(file: Any) -> Callable[[], object]:
     except OSError:
         return bool
     return lambda: file.tell() == place or file.seek(place)
+
+
+def logger_restorer(value: Any) -> Callable[[], object]:
+    """A function that puts back the options of a logger, handler or filter of ``logging``; lists are not copied.
+
+    Example:
+        >>> import logging
+        >>> logger = logging.getLogger("example")
+        >>> restore = logger_restorer(logger)
+        >>> logger.setLevel("ERROR")
+        >>> restore(), logger.level
+        (None, 0)
+    """
+    names = [name for name in ("filters", "handlers", "propagate", "disabled") if name in vars(value)]
+    saved, level = {name: vars(value)[name] for name in names}, getattr(value, "level", None)
+
+    def restore() -> None:
+        vars(value).update(saved)
+        if getattr(value, "level", None) != level:
+            value.setLevel(level)  # which also forgets what loggers remember of levels
+
+    return restore
 
 
 def global_hooks() -> list[Any]:

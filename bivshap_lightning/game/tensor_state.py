@@ -15,6 +15,9 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 # only watched for changes.
 LARGEST_COPY = 2**26
 
+# Elements by which an array of a data set is compared if it is not copied.
+N_SAMPLED = 4096
+
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -99,6 +102,7 @@ class ArrayCopy:
 
     Args:
         array: the array.
+        is_sampled: do not copy it, and compare some of its elements only.
 
     Example:
         >>> import numpy as np
@@ -109,12 +113,12 @@ class ArrayCopy:
         (True, [0.0, 0.0])
     """
 
-    __slots__ = ("_checksum", "_copy", "_is_writeable", "array")
+    __slots__ = ("_checksum", "_copy", "_is_sampled", "_is_writeable", "array")
 
-    def __init__(self, array: Any) -> None:
-        self.array, self._is_writeable = array, array.flags.writeable
-        self._copy = array.copy() if array.nbytes <= LARGEST_COPY else None
-        self._checksum = None if self._copy is not None else _checksum(array)
+    def __init__(self, array: Any, *, is_sampled: bool = False) -> None:
+        self.array, self._is_sampled, self._is_writeable = array, is_sampled, array.flags.writeable
+        self._copy = array.copy() if array.nbytes <= LARGEST_COPY and not is_sampled else None
+        self._checksum = None if self._copy is not None else _checksum(array, is_sampled)
 
     def restore(self) -> bool:
         """Put the array back; returns whether it is as it was: a large array that was changed is not.
@@ -124,7 +128,7 @@ class ArrayCopy:
         """
         array, copy = self.array, self._copy
         if copy is None:
-            return _checksum(array) == self._checksum
+            return _checksum(array, self._is_sampled) == self._checksum
         is_alike = array.dtype == copy.dtype and array.shape == copy.shape
         if is_alike and not array.flags.writeable and array.tobytes() == copy.tobytes():
             array.flags.writeable = self._is_writeable
@@ -146,8 +150,10 @@ def is_too_large(tensor: Tensor) -> bool:
     return tensor.layout == torch.strided and tensor.nbytes > LARGEST_COPY
 
 
-def _checksum(array: Any) -> int:
-    return zlib.crc32(array) if array.flags.c_contiguous and not array.dtype.hasobject else 0
+def _checksum(array: Any, is_sampled: bool) -> int:
+    if not array.flags.c_contiguous or array.dtype.hasobject:
+        return 0
+    return zlib.crc32(array.reshape(-1)[:: max(1, array.size // N_SAMPLED)].copy() if is_sampled else array)
 
 
 def _version(tensor: Tensor) -> int:

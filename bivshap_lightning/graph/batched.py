@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bivshap_lightning.graph.checks import BoolArray, FloatArray
-from bivshap_lightning.graph.greedy import greedy_order, signal_share
+from bivshap_lightning.graph.greedy import LOOK_AHEAD, greedy_order, is_greedy_order, signal_share
 from bivshap_lightning.graph.ranking import (
     descending_order,
     hits,
@@ -133,6 +133,40 @@ def rank_one(graph: ExplanationGraph) -> RankedPlayers:
     return RankedPlayers(scores[0], order[0], ranks_from_order(order)[0])
 
 
+def is_possible_ranking(graph: ExplanationGraph, order: IndexArray, scores: FloatArray, tolerance: float) -> bool:
+    """Return whether a default ranking is that of a graph, up to rounding of the graph's values.
+
+    Args:
+        graph: G.
+        order: (F,) players, best first.
+        scores: (F,) their scores, in the same order.
+        tolerance: share of the largest values by which they may have been changed.
+
+    Example:
+        >>> from bivshap_lightning.graph import ExplanationGraph
+        >>> graph = ExplanationGraph([[0, 1], [0, 0]], shapley=[1, 3])
+        >>> ranked = rank_one(graph)
+        >>> is_possible_ranking(graph, ranked.order, ranked.scores[ranked.order], 1e-6)
+        True
+        >>> is_possible_ranking(graph, ranked.order[::-1], ranked.scores[ranked.order], 1e-6)
+        False
+    """
+    found = rank_one(graph)
+    expected = found.scores[found.order]
+    slack = tolerance * max(float(np.abs(expected).max()), np.finfo(np.float64).tiny)
+    if np.abs(scores - expected).max() > slack:
+        return False
+    if method_of(graph) != "keep":
+        return bool(np.abs(found.scores[order] - scores).max() <= slack)
+    source = _ranked_graph(graph, "keep")
+    values = source.weights.T * source.sign, source.known_shapley * source.sign, signal_of(source)
+    prior = shapley_prior(graph, source)
+    # Records of 0.1.0 have the order of greedy selection that does not look ahead.
+    return any(
+        is_greedy_order(order, *values, tolerance=tolerance, prior=prior, look_ahead=q) for q in (LOOK_AHEAD, 0.0)
+    )
+
+
 def _ranked_graph(graph: ExplanationGraph, method: RankingMethod) -> ExplanationGraph:
     """Return the graph whose values are ranked: of log-odds for greedy selection, absolute ones of a mean graph."""
     if method in ("keep", "remove") and graph.log_odds is not None:
@@ -163,6 +197,24 @@ def shapley_prior(graph: ExplanationGraph, source: ExplanationGraph, *, oriented
     if own is source or whole == 0:
         return phi
     return phi * (float(np.abs(source.known_shapley).sum()) / whole)
+
+
+def signal_of(graph: ExplanationGraph) -> FloatArray:
+    """Return the weight of the gains of "keep" and "remove" against the prior, (): 1 for exact values.
+
+    Args:
+        graph: Whose values are ranked.
+
+    Example:
+        >>> from bivshap_lightning.graph import ExplanationGraph
+        >>> signal_of(ExplanationGraph([[0, 2], [2, 0]], shapley=[4, 4]))
+        array(1.)
+    """
+    if not graph.is_estimated:
+        return np.array(1.0)
+    pair = pairwise(graph.weights.T[None], graph.known_shapley[None])
+    share: FloatArray = signal_share(pair, _pairwise_noise(graph)[None])[0, ...]
+    return share
 
 
 def _priors(

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from bivshap_lightning.checks import check_integer
-from bivshap_lightning.graph import structure
-from bivshap_lightning.graph.batched import IndexArray, RankingMethod, _pairwise_noise, _ranked_graph, shapley_prior
+from bivshap_lightning.graph.batched import IndexArray, RankingMethod, _ranked_graph, shapley_prior, signal_of
 from bivshap_lightning.graph.checks import BoolArray, FloatArray
-from bivshap_lightning.graph.greedy import quadratic_gains, signal_share
+from bivshap_lightning.graph.greedy import shrunk_gains
 
 if TYPE_CHECKING:
     from bivshap_lightning.graph.explanation_graph import ExplanationGraph
@@ -94,11 +93,7 @@ class KeepGains:
         """The gains of a graph with Shapley values, oriented so that more is better."""
         source = _ranked_graph(graph, "keep")
         e2, phi = source.sign * source.weights.T, source.sign * source.known_shapley
-        signal = 1.0
-        if source.is_estimated:
-            signal = float(signal_share(structure.pairwise(e2, phi)[None], _pairwise_noise(source)[None])[0])
-        alone, step = quadratic_gains(e2, phi)
-        return cls(signal * alone + (1 - signal) * shapley_prior(graph, source), signal * step)
+        return cls(*shrunk_gains(e2, phi, signal_of(source), prior=shapley_prior(graph, source)))
 
     def given(self, chosen: BoolArray) -> FloatArray:
         """Gains (F,) over a set of players; those of its members mean nothing."""

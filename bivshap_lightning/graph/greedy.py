@@ -43,26 +43,38 @@ def signal_share(pairwise: FloatArray, error: FloatArray) -> FloatArray:
     return share
 
 
-def quadratic_gains(e2: FloatArray, shapley: FloatArray, *, remove: bool = False) -> tuple[FloatArray, FloatArray]:
+def shrunk_gains(
+    e2: FloatArray,
+    shapley: FloatArray,
+    signal: FloatArray,
+    *,
+    remove: bool = False,
+    prior: FloatArray | None = None,
+    look_ahead: float = LOOK_AHEAD,
+) -> tuple[FloatArray, FloatArray]:
     """Return the gain of each player before any is chosen, (..., F), and what each chosen one adds to those of others.
 
     Args:
         e2: (..., F, F).
         shapley: (..., F).
+        signal: (...) weight of the gains against the prior, from `signal_share`.
         remove: Whether players are removed from all players instead of added to none; gains are then losses.
+        prior: (..., F) what decides without signal, in the units of the gains; by default the Shapley values.
+        look_ahead: The chance with which a player that is still to choose from is taken to be chosen.
 
     Returns:
         Gains (..., F) and steps (..., F, F), the chosen player first.
 
     Example:
-        >>> gain, step = quadratic_gains(np.zeros((2, 2)), np.array([1 / 2, 1 / 2]))  # OR(a, b)
+        >>> gain, step = shrunk_gains(np.zeros((2, 2)), np.array([1 / 2, 1 / 2]), np.array(1.0))  # OR(a, b)
         >>> gain.round(3), step[0].round(3)  # the second one adds nothing
         (array([0.8, 0.8]), array([ 0. , -0.8]))
     """
-    direction = -1.0 if remove else 1.0
+    direction, weight = -1.0 if remove else 1.0, signal[..., None]
     excess = 2 * structure.potential(e2, shapley) - shapley
-    gain: FloatArray = shapley - direction * (3 - 6 * LOOK_AHEAD) * excess
-    return gain, direction * 6 * (1 - LOOK_AHEAD) * structure.pairwise(e2, shapley)
+    gain = weight * (shapley - direction * (3 - 6 * look_ahead) * excess)
+    step = direction * 6 * (1 - look_ahead) * weight[..., None] * structure.pairwise(e2, shapley)
+    return gain + (1 - weight) * (shapley if prior is None else prior), step
 
 
 def greedy_order(
@@ -73,9 +85,9 @@ def greedy_order(
     Args:
         e2: (N, F, F).
         shapley: (N, F).
-        signal: (N,) weight of the gains against the prior, from `signal_share`.
+        signal: (N,) as in `shrunk_gains`, like what follows.
         remove: Whether players are removed from all players, most damaging first, instead of added to none.
-        prior: (N, F) what decides without signal, in the units of the gains; by default the Shapley values.
+        prior: (N, F).
 
     Example:
         >>> # OR(a, b) + c / 4: one of a and b first, then c; the other one adds nothing any more.
@@ -83,10 +95,7 @@ def greedy_order(
         >>> greedy_order(e2, np.array([[1 / 2, 1 / 2, 1 / 4]]), np.ones(1), remove=False)
         array([[0, 2, 1]])
     """
-    gain, step = quadratic_gains(e2, shapley, remove=remove)
-    weight = signal[:, None]
-    step = weight[:, :, None] * step
-    gain = weight * gain + (1 - weight) * (shapley if prior is None else prior)
+    gain, step = shrunk_gains(e2, shapley, signal, remove=remove, prior=prior)
     tolerance = TIE_TOLERANCE * (np.abs(gain).max(axis=1) + np.abs(step).max(axis=(1, 2)))[:, None]
     preference = ranks_from_order(descending_order(shapley))
     samples, n_players = np.arange(len(gain)), gain.shape[1]
@@ -100,3 +109,41 @@ def greedy_order(
         is_left[samples, chosen] = False
         gain += step[samples, chosen]
     return order
+
+
+def is_greedy_order(
+    order: NDArray[np.intp],
+    e2: FloatArray,
+    shapley: FloatArray,
+    signal: FloatArray,
+    *,
+    tolerance: float,
+    prior: FloatArray | None = None,
+    look_ahead: float = LOOK_AHEAD,
+) -> bool:
+    """Return whether each player of an order to keep has the largest gain when it is chosen, up to a tolerance.
+
+    Args:
+        order: (F,) players.
+        e2: (F, F).
+        shapley: (F,).
+        signal: () weight of the gains against the prior.
+        tolerance: share of the largest gains that may be missing, such as what rounding of the values may cause.
+        prior: (F,) as in `greedy_order`.
+        look_ahead: As in `shrunk_gains`.
+
+    Example:
+        >>> e2 = np.array([[0, 0, 1 / 6], [0, 0, 1 / 6], [1 / 8, 1 / 8, 0]])
+        >>> values = e2, np.array([1 / 2, 1 / 2, 1 / 4]), np.array(1.0)
+        >>> [is_greedy_order(np.array(order), *values, tolerance=1e-9) for order in ([1, 2, 0], [0, 1, 2])]
+        [True, False]
+    """
+    gain, step = shrunk_gains(e2, shapley, signal, prior=prior, look_ahead=look_ahead)
+    slack = tolerance * (np.abs(gain).max() + len(gain) * np.abs(step).max())
+    is_left = np.ones(len(gain), dtype=np.bool_)
+    for chosen in order:
+        if gain[chosen] < gain[is_left].max() - slack:
+            return False
+        is_left[chosen] = False
+        gain = gain + step[chosen]
+    return True

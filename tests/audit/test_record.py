@@ -213,7 +213,7 @@ def test_edges_within_rounding_of_gamma_may_go_either_way(tmp_path):
     for redundant in (False, True):
         decided = weights.copy()
         decided[0, 1] = decided[1, 0] = 0.0 if redundant else 0.2
-        found = summary(decided)
+        found = summary(decided) | {"ranking": summary(weights)["ranking"]}
         content = fields([("cat", found)], {}, {"cat": found}, gamma=gamma) | {"class_metrics": {}}
         content["samples"][0]["gain"] = None
         path = write(tmp_path / "audit.json", content, npz(weights=weights[None].astype(np.float32)))

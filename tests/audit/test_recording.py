@@ -99,10 +99,11 @@ def test_a_record_ranks_as_the_explanation_did(callback, tmp_path):
             assert graph.order(method).tolist() == sample.graph.order(method).tolist()
 
 
-def test_arrays_of_log_odds_are_kept_for_all_samples_or_none_and_verified(callback):
+def test_arrays_of_log_odds_are_kept_of_each_sample_that_has_them_and_verified(callback):
     samples = callback.result.samples
     without = replace(samples[0], graph=type(samples[0].graph)(samples[0].graph.weights))
-    assert not any(name.startswith("log_odds") for name in arrays_of([without, *samples[1:]]))
+    kept = {name for name in arrays_of([without, *samples[1:]]) if name.startswith("log_odds_weights")}
+    assert kept == {f"log_odds_weights_{k}" for k in range(1, len(samples))}
     found = made(callback)
     assert verify_arrays(found) is None
     for name, wrong in (("weights", np.zeros((6, 2, 2))), ("shapley", np.full((6, 6), np.nan)), ("weights", None)):

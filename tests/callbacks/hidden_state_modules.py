@@ -45,7 +45,7 @@ class Counting(Base):
 
     def forward(self, x: Tensor) -> Tensor:
         number = self.count()
-        return self.net(x) * (1 + 0.01 * (number % 5) if self.training else 1)
+        return self.net(x) * (1 + 0.01 * (number % 5) + 0.003 * (number % 7) if self.training else 1)
 
 
 class PrivateSlot:

@@ -19,10 +19,11 @@ from bivshap_lightning.callbacks import BivShapCallback
 from tests import counting
 from tests.callbacks.bad_inputs import BAD_INPUT
 from tests.callbacks.hidden_state_modules import HIDDEN_STATE
+from tests.callbacks.outside_state_modules import OUTSIDE_STATE
 from tests.callbacks.style_modules import STYLES, Style
 from tests.callbacks.training_styles import TRAINING
 
-TABLE = [*STYLES, *HIDDEN_STATE, *TRAINING, *BAD_INPUT]
+TABLE = [*STYLES, *HIDDEN_STATE, *OUTSIDE_STATE, *TRAINING, *BAD_INPUT]
 
 AUDIT = {
     "n_samples": 4,
@@ -160,4 +161,4 @@ def test_training_is_bit_identical_with_and_without_audits(style, tmp_path):
 
 
 def test_the_table_is_long_enough():
-    assert len({style.name for style in TABLE}) == len(TABLE) > 150
+    assert len({style.name for style in TABLE}) == len(TABLE) > 200

@@ -4,8 +4,6 @@ Not covered: `.tolist()` and `.numpy()` on a CPU tensor reach no operator that c
 devices, their numerics and their memory; and what a game decides from data, for which fake tensors have no values.
 """
 
-import queue
-
 import pytest
 import torch
 from torch import nn
@@ -123,21 +121,27 @@ def test_one_call_shows_the_model_at_most_two_shapes(n_samples, n_coalitions):
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_mixed_precision_runs_the_model_in_it_and_keeps_values_in_float32(precision):
-    seen: queue.SimpleQueue[torch.dtype] = queue.SimpleQueue()  # a list would be restored by the game
+def test_mixed_precision_runs_the_model_in_it_and_keeps_values_in_float32(precision, tmp_path):
     model = network()
-    hook = model[0].register_forward_hook(lambda module, args, output: seen.put(output.dtype))
 
-    def dtypes() -> set[torch.dtype]:
-        return {seen.get() for _ in range(seen.qsize())}
+    def write(module, args, output) -> None:
+        with (tmp_path / "dtypes").open("a") as file:  # a list would be restored by the game
+            file.write(f"{output.dtype}\n")
+
+    hook = model[0].register_forward_hook(write)
+
+    def dtypes() -> set[str]:
+        written = (tmp_path / "dtypes").read_text().split()
+        (tmp_path / "dtypes").unlink()
+        return set(written)
 
     x = torch.randn(2, F, generator=torch.Generator().manual_seed(0))
     masks = torch.rand(1, 50, F, generator=torch.Generator().manual_seed(1)) > 0.5
     whole = Game(model, x)(masks)
-    assert dtypes() == {torch.float32}
+    assert dtypes() == {"torch.float32"}
     game = Game(model, x, precision=precision)
     mixed = game(masks)
-    assert dtypes() == {torch.bfloat16 if precision == "bf16" else torch.float16}
+    assert dtypes() == {"torch.bfloat16" if precision == "bf16" else "torch.float16"}
     assert mixed.dtype == whole.dtype == torch.float32
     assert 0 < float((mixed - whole).abs().max()) < 0.03
     explanation = BivariateShapley(model, "sampling", precision=precision).attribute(x, n_evaluations=200)

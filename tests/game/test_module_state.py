@@ -380,7 +380,14 @@ def test_iterators_without_a_position_refuse_to_be_advanced(make):
 def test_objects_of_others_are_left_alone():
     lock, event = threading.Lock(), threading.Event()
     module = Holder((lock, event), lambda v: v[1].set())
-    with preserved(module):
+    with (
+        pytest.raises(ModelStateError, match="other threads or processes in forward, got `set` of a Event"),
+        preserved(module),
+    ):
+        module(torch.ones(1, 3))
+    assert not event.is_set()
+    event.set()
+    with preserved(module):  # which changes nothing
         module(torch.ones(1, 3))
     assert event.is_set()
     assert not lock.locked()

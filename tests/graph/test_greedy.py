@@ -13,6 +13,7 @@ from torch import nn
 from bivshap_lightning import Game
 from bivshap_lightning.explainers import find_explainer
 from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.batched import is_possible_ranking
 from bivshap_lightning.graph.greedy import LOOK_AHEAD
 from bivshap_lightning.metrics.auc import insertion_auc
 from tests.graph.games import graph_of, hand_worked, random_graph_of_game
@@ -208,3 +209,17 @@ def test_keep_is_not_below_shapley_values_on_tables_with_background_rows(first):
             insertion_auc(game, explanation, method=method)["per_sample_auc"] for method in ("keep", "shapley")
         )
         assert keep.mean() > shapley.mean()
+
+
+def test_orders_of_earlier_records_are_possible_rankings():
+    """Those of 0.1.0 do not look ahead."""
+    for seed in range(50):
+        graph = random_graph_of_game(5, seed)
+        sign = -1 if graph.shapley.sum() < -1e-9 else 1
+        before = greedy(quadratic_game(graph, sign=sign), sign * graph.shapley, remove=False, look_ahead=0.0)
+        now, scores = graph.order("keep"), np.sort(graph.ranking("keep"))[::-1]
+        if before != now.tolist():
+            break
+    assert is_possible_ranking(graph, now, scores, 1e-6)
+    assert is_possible_ranking(graph, np.array(before), scores, 1e-6)
+    assert not is_possible_ranking(graph, now[::-1], scores, 1e-6)
