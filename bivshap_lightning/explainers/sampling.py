@@ -16,7 +16,7 @@ Three things are done with the sampled means:
 * ``E2[i, j] = R[i] + C[i, j]`` with a symmetric C for every game, R being the null column. The two estimates of each
   entry of C are averaged, the one from the less noisy row counting more. Entries without any gain stay zero.
 * Gains that never occurred in m pairs of orders can still occur with a probability of up to 3 / m (at 95 % confidence).
-  An entry with fewer than three gains, or with gains that are all alike, therefore has a standard error of at least
+  An entry with fewer than eight gains, or with gains that are all alike, therefore has a standard error of at least
   ``1.5 / m / 1.96`` times the largest gain that i can be expected to have. That is its own largest one if it showed
   many gains of similar size, and no player showed large gains rarely. Otherwise it is the largest gain of any player,
   or ``abs(u(all) - u(none))`` if that is more: of an AND of 80 players most gains are never drawn.
@@ -43,8 +43,9 @@ FIT_ELEMENTS = 2**22
 LEAST_CONTROLLED = 20
 # Up to so many pairs of orders, an error is widened by a whole pair of orders with typical gains; beyond, by less.
 FEW_PAIRS = 20
-# Fewer gains than this, counted as (sum of sizes) ** 2 / (sum of squares), do not tell how they vary.
-FEW_GAINS = 3
+# Fewer gains than this, counted as (sum of sizes) ** 2 / (sum of squares), do not tell how they vary: if three are
+# enough, a fifth of the edges called redundant in saturated networks are false.
+FEW_GAINS = 8
 # With at least as many, counted alike, the largest of a player's own gains tells how large another one can be.
 MANY_GAINS = 10
 # A gain of this share of the largest one is large: if a player with fewer than MANY_GAINS shows it, others may hide it.
