@@ -59,7 +59,7 @@ def test_predictions_do_not_depend_on_blocks(proxy, monkeypatch):
 @pytest.mark.parametrize("kind", ["mlp", "attention", "forest", "saturating", "maximum"])
 def test_rows_beyond_those_conditioned_on_lower_the_error_and_are_covered(kind, monkeypatch):
     """Conditioned on 200 pairs: 800 more lower the error, and intervals hold with them."""
-    monkeypatch.setattr(prediction, "MOST_PAIRS", 200)
+    monkeypatch.setattr(prediction, "most_pairs", lambda n_players: 200)
     table = TRAINED[kind](2)
     truth = table_e2(table)[0]
     n = len(truth)
@@ -105,3 +105,8 @@ def test_most_redundancy_in_sums_of_trees_is_found_at_four_times_the_default_row
 def test_work_of_a_fit_stops_growing_with_the_cube_of_the_rows():
     most = 2 * prediction.MOST_PAIRS
     assert estimator.fit_work(20, 4 * most) < 1.2 * estimator.fit_work(20, most)
+
+
+@pytest.mark.parametrize("n", [20, 300, 1077])
+def test_all_of_the_default_rows_are_conditioned_on(n):
+    assert 2 * prediction.most_pairs(n) >= default_coalitions(n)

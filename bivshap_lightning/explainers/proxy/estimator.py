@@ -38,10 +38,10 @@ from bivshap_lightning.explainers.proxy.gaussian_process import (
     train,
 )
 from bivshap_lightning.explainers.proxy.prediction import (
-    MOST_PAIRS,
     calibration,
     conditioned_pairs,
     corrected_variance,
+    most_pairs,
     pairs_of,
     part_of,
     predict,
@@ -99,7 +99,7 @@ class GaussianProcessProxy(kernel.DesignEstimator):
             return super().from_outcomes(rows, outcomes), None
         design = kernel.design_of(rows)
         values = [design.paired(outcome) for outcome in outcomes]
-        block = _block(min(MOST_PAIRS, len(design.masks)), design.masks.shape[1], outcomes[0].device)
+        block = _block(len(design.masks), design.masks.shape[1], outcomes[0].device)
         parts, taught = [], []
         for first in range(0, len(outcomes[0]), block):
             part = slice(first, first + block)
@@ -120,7 +120,7 @@ def fit_work(n_players: int, n_coalitions: int) -> int:
         >>> round(fit_work(64, 512) / 1e9, 1)
         2.2
     """
-    n_pairs = min(n_coalitions // 2, MOST_PAIRS)
+    n_pairs = min(n_coalitions // 2, most_pairs(n_players))
     n_others, some = n_coalitions // 2 - n_pairs, min(n_pairs, TRAINING_PAIRS)
     n_functionals = min(n_players**2, ERROR_PAIRS) + min(n_players, ERROR_PLAYERS)
     training = (N_STEPS + 1) * (10 * some**3 + 16 * some**2 * n_players + 2 * n_players**3)
@@ -130,7 +130,7 @@ def fit_work(n_players: int, n_coalitions: int) -> int:
 
 def _block(n_pairs: int, n_players: int, device: torch.device) -> int:
     """Samples that are treated together."""
-    n_functionals = min(n_players**2, ERROR_PAIRS + ERROR_PLAYERS)
+    n_pairs, n_functionals = min(n_pairs, most_pairs(n_players)), min(n_players**2, ERROR_PAIRS + ERROR_PLAYERS)
     some = min(n_pairs, TRAINING_PAIRS)
     per_sample = 6 * n_pairs**2 + 4 * n_functionals * n_pairs + 8 * some**2 + 6 * some * n_players + 4 * n_players**2
     return max(1, (CACHED_ELEMENTS if device.type == "cpu" else MEMORY_ELEMENTS) // per_sample)
@@ -157,7 +157,7 @@ class _Process:
     @classmethod
     def train(cls, values: PairedValues, design: Design, start: Hyperparameters | None) -> _Process:
         """Find the relevances on some of the pairs of standardised values, from where a previous stage got to."""
-        known = conditioned_pairs(len(design.masks), design.masks.device)
+        known = conditioned_pairs(design)
         if known is not None:
             design, values = part_of(design, known), pairs_of(values, known)
         signs, n = design.signs, design.masks.shape[1]

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from bivshap_lightning.explainers.design import Design, PairedValues
+from bivshap_lightning.explainers.estimator import default_coalitions
 from bivshap_lightning.explainers.proxy.gaussian_process import CONSTANT, Hyperparameters, Posterior
 
-# The most pairs that are conditioned on: some seconds per sample on one core, and half a gigabyte.
+# The most pairs that are conditioned on, or those of the default rows if they are more (from 601 players on): some
+# seconds per sample on one core, and half a gigabyte.
 MOST_PAIRS = 3250
 # Elements of the matrix between other pairs and conditioned ones that are held at once.
 BLOCK_ELEMENTS = 2**22
@@ -22,18 +24,28 @@ BLOCK_ELEMENTS = 2**22
 LEAST_FACTOR, LARGEST_FACTOR = 0.1, 1.0
 
 
-def conditioned_pairs(n_pairs: int, device: torch.device) -> Tensor | None:
+def most_pairs(n_players: int) -> int:
+    """How many pairs are conditioned on at most.
+
+    Example:
+        >>> most_pairs(20), most_pairs(1077)
+        (3250, 4202)
+    """
+    return max(MOST_PAIRS, default_coalitions(n_players) // 2)
+
+
+def conditioned_pairs(design: Design) -> Tensor | None:
     """Places of the pairs to condition on, evenly spaced over the design; None for all of them.
 
     Example:
-        >>> conditioned_pairs(100, torch.device("cpu")) is None
-        True
-        >>> conditioned_pairs(6500, torch.device("cpu"))[:4]
+        >>> from bivshap_lightning.explainers.design import draw_design
+        >>> conditioned_pairs(draw_design(20, 13_000, torch.Generator()))[:4]
         tensor([0, 2, 4, 6])
+        >>> conditioned_pairs(draw_design(20, 4000, torch.Generator())) is None
+        True
     """
-    if n_pairs <= MOST_PAIRS:
-        return None
-    return torch.arange(MOST_PAIRS, device=device) * n_pairs // MOST_PAIRS
+    n_pairs, most = len(design.masks), most_pairs(design.masks.shape[1])
+    return None if n_pairs <= most else torch.arange(most, device=design.masks.device) * n_pairs // most
 
 
 def part_of(design: Design, places: Tensor) -> Design:
