@@ -1,9 +1,9 @@
 """Accuracy of the estimators at equal evaluations, against enumeration and against the paper's algorithms.
 
 Run with ``python -m benchmarks.bench_accuracy`` (about half an hour on one core), or with ``--quick`` (about two
-minutes: fewer games, budgets and seeds). Four tables: relative RMSE of E2 over that of the paper's Algorithm 2 on
-trained models of 13 and 14 players, the same at the paper's budget for 54 to 1,077 players, coverage of 95 % intervals
-and false redundancies, and evaluations needed to reach the paper's Algorithm 1.
+minutes: fewer games, budgets and seeds). Three tables: relative RMSE of E2 over that of the paper's Algorithm 2 and
+coverage of 95 % intervals on trained models of 13 and 14 players, the same at the paper's budget for 54 to 1,077
+players, and evaluations needed to reach the paper's Algorithm 1. What is called redundant: ``bench_redundancy``.
 
 The settings of the estimators were chosen on games of seeds 0 and 1; seeds 2 to 4 are reported here.
 """
@@ -25,7 +25,7 @@ from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
 from bivshap_lightning.explainers.paper import IndependentOrders
 from bivshap_lightning.explainers.proxy import GaussianProcessProxy
 from bivshap_lightning.explainers.sampling import Sampling
-from tests.oracles import Conjunctions, RandomTrees, Unanimity, paper_kernel, relative_error, table_model
+from tests.oracles import RandomTrees, Unanimity, paper_kernel, relative_error, table_model
 from tests.trained_games import TRAINED, table_e2
 
 ESTIMATORS: tuple[Estimator, ...] = (GaussianProcessProxy(), Kernel(), Sampling())
@@ -112,36 +112,6 @@ def many_players(quick: bool) -> None:
             print(f"  {n:>5} {kind:<16} " + "   ".join(parts), flush=True)
 
 
-def redundancy(quick: bool) -> None:
-    print("\nEdges called redundant at 95 % confidence, gamma = min(.01, .15 / F) abs(u(all) - u(none))")
-    print("false / called, share found of the redundant edges between relevant players, coverage")
-    games: dict[str, Conjunctions | RandomTrees] = {f"AND of {n}": Conjunctions(n, n, 1, 0) for n in (20, 40, 80)}
-    games |= {f"conjunctions of 6, {n}": Conjunctions(n, 6, 5, n) for n in (20, 40)}
-    games |= {f"random trees {n}, {seed}": RandomTrees(n, seed) for n in (20, 30) for seed in (2, 3)}
-    for name, game in games.items():
-        n, off = game.n, ~np.eye(game.n, dtype=bool)
-        ends = game(torch.stack([torch.zeros(n), torch.ones(n)]).double())
-        gamma = min(0.01, 0.15 / n) * abs(float(ends[1] - ends[0]))
-        redundant = np.abs(game.e2) <= gamma
-        relevant = np.abs(game.e2).max(axis=1) > gamma
-        between = redundant & off & relevant[:, None] & relevant
-        print(f"  {name} ({int(between.sum())} redundant edges between relevant players)")
-        for estimator in (*ESTIMATORS, IndependentOrders()):
-            parts = []
-            default = default_coalitions(n)
-            for budget in (estimator.minimum_evaluations(n), default, *(() if quick else (4 * default,))):
-                if estimator.name == "proxy" and budget > default:
-                    continue  # its systems grow with the square of the budget, and it needs no more
-                found = [run(estimator, reduced(game, n), budget, seed) for seed in range(1 if quick else 3)]
-                upper = [np.abs(e.bivariate[0].numpy()) + 1.96 * e.bivariate_error[0].numpy() for e in found]
-                called = [(u <= gamma) & off for u in upper]
-                false = sum(int((c & ~redundant).sum()) for c in called)
-                share = np.mean([(c & between).sum() for c in called]) / max(1, between.sum())
-                cover = np.mean([coverage(e, game.e2) for e in found])
-                parts.append(f"{budget}: {false}/{sum(int(c.sum()) for c in called)} {share:.2f} {cover:.2f}")
-            print(f"    {estimator.name:<15}" + "   ".join(parts), flush=True)
-
-
 def evaluations_to_reach_the_paper(quick: bool) -> None:
     print("\nEvaluations of the proxy that reach the error of the paper's Algorithm 1 with 1,000 orders per player")
     fractions = []
@@ -169,7 +139,6 @@ def main() -> None:
         range(2, 3) if quick else range(2, 5), (0, 256, 1024) if quick else (0, 256, 1024, 4096), 1 if quick else 3
     )
     many_players(quick)
-    redundancy(quick)
     evaluations_to_reach_the_paper(quick)
 
 

@@ -88,8 +88,8 @@ def _undecided(graphs: Sequence[ExplanationGraph], gamma: float) -> str:
     share = f"{n_undecided / n_pairs:.0%}".replace("%", " %")
     return (
         f"{share} of the ordered pairs are undecided: the intervals of half of them reach {width:.2g} times gamma or "
-        "more to either side. A larger `n_evaluations` narrows them; fewer, larger groups of features or a larger "
-        "`gamma` need fewer rows."
+        'more to either side. A larger `n_evaluations` narrows them, with `method="proxy"` most; fewer, larger groups '
+        "of features or a larger `gamma` need fewer rows."
     )
 
 

@@ -16,7 +16,7 @@ Three things are done with the sampled means:
 * ``E2[i, j] = R[i] + C[i, j]`` with a symmetric C for every game, R being the null column. The two estimates of each
   entry of C are averaged, the one from the less noisy row counting more. Entries without any gain stay zero.
 * Gains that never occurred in m pairs of orders can still occur with a probability of up to 3 / m (at 95 % confidence).
-  An entry with fewer than three gains, or with gains that are all alike, therefore has a standard error of at least
+  An entry with fewer than eight gains, or with gains that are all alike, therefore has a standard error of at least
   ``1.5 / m / 1.96`` times the largest gain that i can be expected to have. That is its own largest one if it showed
   many gains of similar size, and no player showed large gains rarely. Otherwise it is the largest gain of any player,
   or ``abs(u(all) - u(none))`` if that is more: of an AND of 80 players most gains are never drawn.
@@ -43,8 +43,9 @@ FIT_ELEMENTS = 2**22
 LEAST_CONTROLLED = 20
 # Up to so many pairs of orders, an error is widened by a whole pair of orders with typical gains; beyond, by less.
 FEW_PAIRS = 20
-# Fewer gains than this, counted as (sum of sizes) ** 2 / (sum of squares), do not tell how they vary.
-FEW_GAINS = 3
+# Fewer gains than this, counted as (sum of sizes) ** 2 / (sum of squares), do not tell how they vary: if three are
+# enough, a fifth of the edges called redundant in saturated networks are false.
+FEW_GAINS = 8
 # With at least as many, counted alike, the largest of a player's own gains tells how large another one can be.
 MANY_GAINS = 10
 # A gain of this share of the largest one is large: if a player with fewer than MANY_GAINS shows it, others may hide it.
@@ -328,10 +329,7 @@ def _estimate(moments: _Moments, n_pairs: int) -> Estimate:
 
 
 def _symmetrise(estimate: Estimate, moments: _Moments, largest: Tensor) -> Estimate:
-    """Average the two estimates of every entry of the symmetric part, except for entries without any gain.
-
-    Standard errors stay those of the entries themselves: the average is no worse, so they are at most too large.
-    """
+    """Average the two estimates of every entry of the symmetric part, except for entries without any gain."""
     row = estimate.null_column[:, :, None]
     symmetric = estimate.bivariate - row
     noise = (estimate.bivariate_error**2).sum(dim=2) + torch.finfo(symmetric.dtype).tiny
@@ -339,8 +337,30 @@ def _symmetrise(estimate: Estimate, moments: _Moments, largest: Tensor) -> Estim
     averaged = row + share * symmetric + (1 - share) * symmetric.mT
     has_gains = moments.bivariate_size > ROUNDING * largest[:, None, None]
     bivariate = torch.where(has_gains, averaged, estimate.bivariate)
-    bivariate.diagonal(dim1=1, dim2=2).zero_()
-    return replace(estimate, bivariate=bivariate)
+    error = torch.where(has_gains, _averaged_error(estimate, symmetric, share), estimate.bivariate_error)
+    for matrix in (bivariate, error):
+        matrix.diagonal(dim1=1, dim2=2).zero_()
+    return replace(estimate, bivariate=bivariate, bivariate_error=error)
+
+
+def _averaged_error(estimate: Estimate, symmetric: Tensor, share: Tensor) -> Tensor:
+    """Standard errors of E2 after the two estimates of C, the symmetric part, are averaged.
+
+    They are not always smaller than before: the mirror image of an accurate entry can be an inaccurate one. How the
+    errors of the two correlate is seen in their differences, which are zero but for the errors. Errors of the null
+    column of i are taken as correlated with those of C[i, j], as they are seen to be, and not with those of C[j, i]; as
+    that is a simplification, no error becomes less than half of what it was.
+    """
+    own_error = estimate.bivariate_error if estimate.pairwise_error is None else estimate.pairwise_error
+    own, other, product = own_error**2, own_error.mT**2, own_error * own_error.mT
+    difference = own + other - (symmetric - symmetric.mT) ** 2
+    difference.diagonal(dim1=1, dim2=2).zero_()
+    scale = 2 * product.sum(dim=(1, 2)) + torch.finfo(own.dtype).tiny
+    correlation = (difference.sum(dim=(1, 2)) / scale).clamp(0, 1)[:, None, None]
+    averaged = share**2 * own + (1 - share) ** 2 * other + 2 * share * (1 - share) * correlation * product
+    of_row = estimate.null_column_error[:, :, None] ** 2
+    variance = averaged + of_row + share * (estimate.bivariate_error**2 - of_row - own)
+    return torch.maximum(variance, estimate.bivariate_error**2 / 4).sqrt()
 
 
 def _allow_for_few_orders(estimate: Estimate, forward: Tensor, backward: Tensor) -> Estimate:

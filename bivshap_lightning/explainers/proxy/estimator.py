@@ -1,12 +1,12 @@
 """The proxy estimator: a Gaussian process fitted to each sample's game, its E2 in closed form, corrected by residuals.
 
 Values are standardised per sample. The process is conditioned on the paired design of
-:mod:`~bivshap_lightning.explainers.design` and on the full coalition, never on the empty one. What it leaves in the
-sample goes through the ``kernel`` estimate, so the result is right for any game, and only its variance depends on how
-well the process predicts. Further outcomes of the same rows, such as log-odds, share the relevances and the factorised
-systems: they are further right-hand sides. Where the process predicts pairs that it has not seen worse than the
-regression of ``kernel`` does, or where a system cannot be factorised, the ``kernel`` estimate is used, which
-``Estimate.notes`` records.
+:mod:`~bivshap_lightning.explainers.design` (on some thousand evenly spaced pairs of it, if it has more) and on the full
+coalition, never on the empty one. What it leaves of the values goes through the ``kernel`` estimate, so the result is
+right for any game, and only its variance depends on how well the process predicts. Further outcomes of the same rows,
+such as log-odds, share the relevances and the factorised systems: they are further right-hand sides. Where the process
+predicts pairs that it has not seen worse than the regression of ``kernel`` does, or where a system cannot be
+factorised, the ``kernel`` estimate is used, which ``Estimate.notes`` records.
 
 In a run of several stages the relevances of a sample are trained from where its own previous stage left them, in fewer
 steps: they depend on its own values and on its stages, never on other samples.
@@ -36,6 +36,15 @@ from bivshap_lightning.explainers.proxy.gaussian_process import (
     Posterior,
     condition,
     train,
+)
+from bivshap_lightning.explainers.proxy.prediction import (
+    calibration,
+    conditioned_pairs,
+    corrected_variance,
+    most_pairs,
+    pairs_of,
+    part_of,
+    predict,
 )
 from bivshap_lightning.explainers.registry import register
 from bivshap_lightning.explainers.rows import AllCoalitions, Rows
@@ -104,22 +113,24 @@ class GaussianProcessProxy(kernel.DesignEstimator):
 def fit_work(n_players: int, n_coalitions: int) -> int:
     """How many multiply-adds of a model take about the time that the fit of one sample takes.
 
-    Training, the systems of all pairs and errors, each with the factor by which it is slower on a processor than the
-    products of a model are.
+    Training, the systems of the pairs, predictions of others and errors, each with the factor by which it is slower on
+    a processor than the products of a model are.
 
     Example:
         >>> round(fit_work(64, 512) / 1e9, 1)
         2.2
     """
-    n_pairs, some = n_coalitions // 2, min(n_coalitions // 2, TRAINING_PAIRS)
+    n_pairs = min(n_coalitions // 2, most_pairs(n_players))
+    n_others, some = n_coalitions // 2 - n_pairs, min(n_pairs, TRAINING_PAIRS)
     n_functionals = min(n_players**2, ERROR_PAIRS) + min(n_players, ERROR_PLAYERS)
     training = (N_STEPS + 1) * (10 * some**3 + 16 * some**2 * n_players + 2 * n_players**3)
-    return FIXED_WORK + training + 4 * n_pairs**3 + n_functionals * (2 * n_pairs**2 + 64 * n_pairs)
+    predicting = n_others * n_pairs * (n_players + 64)
+    return FIXED_WORK + training + predicting + 4 * n_pairs**3 + n_functionals * (2 * n_pairs**2 + 64 * n_pairs)
 
 
 def _block(n_pairs: int, n_players: int, device: torch.device) -> int:
     """Samples that are treated together."""
-    n_functionals = min(n_players**2, ERROR_PAIRS + ERROR_PLAYERS)
+    n_pairs, n_functionals = min(n_pairs, most_pairs(n_players)), min(n_players**2, ERROR_PAIRS + ERROR_PLAYERS)
     some = min(n_pairs, TRAINING_PAIRS)
     per_sample = 6 * n_pairs**2 + 4 * n_functionals * n_pairs + 8 * some**2 + 6 * some * n_players + 4 * n_players**2
     return max(1, (CACHED_ELEMENTS if device.type == "cpu" else MEMORY_ELEMENTS) // per_sample)
@@ -127,14 +138,18 @@ def _block(n_pairs: int, n_players: int, device: torch.device) -> int:
 
 @dataclass(frozen=True)
 class _Process:
-    """A process with trained relevances on all pairs of a design.
+    """A process with trained relevances on the pairs of a design, or on some of them if they are very many.
 
     Attributes:
-        signs: (P + 1, n) of all pairs, the last one being the full and the empty coalition.
+        known: places of the pairs that it is conditioned on; None for all.
+        design: those pairs.
+        signs: (P + 1, n) of them, the last one being the full and the empty coalition.
         parameters: of the kernel.
         factors: of the systems.
     """
 
+    known: Tensor | None
+    design: Design
     signs: Tensor
     parameters: Hyperparameters
     factors: Factors
@@ -142,6 +157,9 @@ class _Process:
     @classmethod
     def train(cls, values: PairedValues, design: Design, start: Hyperparameters | None) -> _Process:
         """Find the relevances on some of the pairs of standardised values, from where a previous stage got to."""
+        known = conditioned_pairs(design)
+        if known is not None:
+            design, values = part_of(design, known), pairs_of(values, known)
         signs, n = design.signs, design.masks.shape[1]
         # Evenly spaced: pairs of all sizes, by a rule that depends on nothing but the design.
         n_some = min(len(signs), TRAINING_PAIRS)
@@ -149,7 +167,15 @@ class _Process:
         ridge = 0.2 if n < VERY_MANY_PLAYERS else 1.0
         parameters = train(signs[some], values.odd[:, some], values.even[:, some], ridge=ridge, start=start)
         signs = torch.cat([signs, torch.ones_like(signs[:1])])
-        return cls(signs, parameters, Factors.of(signs, parameters))
+        return cls(known, design, signs, parameters, Factors.of(signs, parameters))
+
+    def share_known(self, design: Design) -> float:
+        """The share of the pairs of the design that it is conditioned on."""
+        return len(self.design.masks) / len(design.masks)
+
+    def condition(self, values: PairedValues) -> Posterior:
+        """The posterior given standardised values of all pairs of the design."""
+        return condition(self.factors, values if self.known is None else pairs_of(values, self.known))
 
     def variances(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Posterior variances of E2, Shapley values, null column and C per unit of scale, approximated for large n."""
@@ -201,16 +227,24 @@ class _Proxy:
         bivariate, null_column = closed_form.even_part(relevance, signs, posterior.even)
         return bivariate + shapley[:, :, None] / 2, shapley, null_column + shapley / 2
 
-    def residuals(self, values: PairedValues) -> PairedValues:
-        """What the posterior mean leaves of the values it was conditioned on; all of the empty coalition's."""
+    def residuals(self, values: PairedValues, design: Design) -> PairedValues:
+        """What the posterior mean leaves of the values of a design; all of the empty coalition's."""
         noise, odd, even = self.process.parameters.noise, self.posterior.odd, self.posterior.even
         inside, outside = noise * (even + odd), noise * (even - odd)
-        return PairedValues(values.empty - self.posterior.empty, inside[:, -1:], inside[:, :-1], outside[:, :-1])
+        full, inside, outside = inside[:, -1:], inside[:, :-1], outside[:, :-1]
+        if (known := self.process.known) is not None:
+            found = predict(self.process.parameters, self.process.signs, self.posterior, design.signs)
+            of_known = (inside, outside)
+            inside, outside = values.inside - found[0], values.outside - found[1]
+            inside[:, known], outside[:, known] = of_known
+        return PairedValues(values.empty - self.posterior.empty, full, inside, outside)
 
-    def left_out_error(self, design: Design) -> Tensor:
-        """(B,) weighted mean square of the leave-one-out residuals of the drawn pairs."""
+    def is_worse_than_regression(self, values: PairedValues) -> Tensor:
+        """(B,) whether leave-one-out residuals of the drawn pairs are larger than those of the ``kernel`` fit."""
         odd, even, _, _ = self.posterior.left_out()
-        return kernel.weigh_squares(odd[:, :-1], even[:, :-1], design)
+        design, known = self.process.design, self.process.known
+        theirs = kernel.left_out_error(values if known is None else pairs_of(values, known), design)
+        return kernel.weigh_squares(odd[:, :-1], even[:, :-1], design) > theirs
 
     def largest_left_out(self) -> Tensor:
         """(B, 1) largest leave-one-out residual: what a coalition that was not drawn may hide."""
@@ -233,7 +267,7 @@ def _estimate_block(
     process = _Process.train(scaled[0][0], design, start)
     variances = process.variances()
     estimates = [
-        _estimate(_Proxy(process, condition(process.factors, standard)), variances, values, standard, spread, design)
+        _estimate(_Proxy(process, process.condition(standard)), variances, values, standard, spread, design)
         for values, (standard, spread) in zip(outcomes, scaled, strict=True)
     ]
     return estimates, process.parameters
@@ -257,33 +291,42 @@ def _estimate(
     design: Design,
 ) -> Estimate:
     """The proxy's values with the correction by residuals, or the kernel estimate where the proxy failed."""
-    correction = kernel.estimate_from_values(proxy.residuals(standard), design)
+    correction = kernel.estimate_from_values(proxy.residuals(standard, design), design)
     misfit = proxy.misfit() * design.widening * proxy.posterior.scale
     unseen = kernel.UNSEEN / max(1, design.n_drawn) * proxy.largest_left_out()
-    corrections = (correction.bivariate, correction.shapley, correction.null_column)
+    share = proxy.process.share_known(design)
+    changes = (*correction.tensors[:3], correction.bivariate - correction.null_column[:, :, None])
+    measured = (*correction.tensors[3:], _errors_of_c(correction))
+    noise = (variances[0] * proxy.posterior.scale[:, :, None]).clamp(min=0).sum(dim=(1, 2))
+    if share < 1:
+        misfit = misfit * calibration(share, variances[0] * misfit[:, :, None], changes[0], measured[0])
+        noise = share**2 * noise + (measured[0] ** 2).sum(dim=(1, 2))
     results, errors = [], []
-    for value, change, variance in zip(proxy.values(), corrections, variances[:3], strict=True):
-        shape = (-1, *[1] * (value.dim() - 1))
+    *parts, own = zip(changes, measured, variances, strict=True)
+    for value, (change, error, variance) in zip(proxy.values(), parts, strict=True):
+        shape = (-1, *[1] * (change.dim() - 1))
+        variance = corrected_variance(share, variance * misfit.view(shape), change, error)
         results.append((value + change) * spread.view(shape))
-        variance = variance * misfit.view(shape) + change**2 / 4 + unseen.view(shape) ** 2
-        errors.append(variance.clamp(min=0).sqrt() * spread.view(shape))
-    change = correction.bivariate - correction.null_column[:, :, None]
-    pairwise = (variances[3] * misfit[:, :, None] + change**2 / 4).clamp(min=0).sqrt() * spread[:, :, None]
+        errors.append((variance + unseen.view(shape) ** 2).sqrt() * spread.view(shape))
+    change, error, variance = own
+    pairwise = corrected_variance(share, variance * misfit[:, :, None], change, error).sqrt() * spread[:, :, None]
     for matrix in (results[0], errors[0], pairwise):
         matrix.diagonal(dim1=1, dim2=2).zero_()
-    noise = (variances[0] * proxy.posterior.scale[:, :, None]).clamp(min=0).sum(dim=(1, 2)) * spread[:, 0] ** 2
-    estimate = Estimate(*results, *errors, pairwise_error=pairwise, noise=noise)
+    estimate = Estimate(*results, *errors, pairwise_error=pairwise, noise=noise * spread[:, 0] ** 2)
     return _fall_back(estimate, proxy, values, standard, design)
+
+
+def _errors_of_c(estimate: Estimate) -> Tensor:
+    return estimate.bivariate_error if estimate.pairwise_error is None else estimate.pairwise_error
 
 
 def _fall_back(
     estimate: Estimate, proxy: _Proxy, values: PairedValues, standard: PairedValues, design: Design
 ) -> Estimate:
     """The plain estimate where the proxy failed, with a note for each sample where that is so."""
-    ours, theirs = proxy.left_out_error(design), kernel.left_out_error(standard, design)
     finite = estimate.bivariate.isfinite().all(dim=(1, 2)) & estimate.bivariate_error.isfinite().all(dim=(1, 2))
     failed = (proxy.posterior.failed | ~finite).tolist()
-    poor = (ours > theirs).tolist()
+    poor = proxy.is_worse_than_regression(standard).tolist()
     reasons = [
         "proxy: factorisation failed, kernel estimate used" if f else
         "proxy: worse leave-one-out fit than the regression, kernel estimate used" if p else ""
