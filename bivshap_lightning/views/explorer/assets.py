@@ -8,6 +8,7 @@ from importlib.resources import files
 
 MODULES = (
     "dom.js",
+    "names.js",
     "decide.js",
     "source.js",
     "state.js",
