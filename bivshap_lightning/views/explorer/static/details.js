@@ -1,6 +1,6 @@
 // What gamma decides in words: counts of roles and groups, and everything about the selected feature.
 
-import { ROLES, count, el, format, replace, roleMark } from "./dom.js";
+import { ROLES, count, el, format, roleMark } from "./dom.js";
 import { strongestOf } from "./axis.js";
 
 const MAX_NAMES = 12;
@@ -11,23 +11,23 @@ const MAX_NAMES = 12;
  */
 export function summaryOf(context) {
   const { decision, graph } = context;
-  const fact = (name, value, words) => el("span", { class: "fact", "data-count": name, "data-value": value }, el("b", {}, value), ` ${words}`);
+  const fact = (name, value, words, title) => el("span", { class: "fact", title, "data-count": name, "data-value": value }, el("b", {}, value), ` ${words}`);
   const roles = Object.keys(ROLES).flatMap((role) => {
     const n = decision.roles?.filter((found) => found === role).length ?? 0;
     return n ? [el("span", { class: "fact", "data-count": role, "data-value": n, title: ROLES[role].words }, el("b", { style: { color: ROLES[role].colour } }, `${ROLES[role].sign} ${n}`), ` ${role}`)] : [];
   });
-  return el("div", { class: "summary", role: "status", "aria-label": "What this gamma decides" },
+  return el("div", { class: "summary", role: "group", "aria-label": "What this gamma decides" },
     roles,
-    fact("groups", decision.groups.length, decision.groups.length === 1 ? "group in H" : "groups in H"),
+    fact("groups", decision.groups.length, decision.groups.length === 1 ? "group in H" : "groups in H", "features that make each other redundant, whether or not they matter"),
     fact("redundant-pairs", decision.nRedundant, `redundant pairs of ${(graph.n * (graph.n - 1)).toLocaleString("en")}`),
     graph.error ? fact("undecided-pairs", decision.nUndecided, "undecided pairs") : null,
-    fact("sources", decision.sources.length, decision.sources.length === 1 ? "source" : "sources"),
-    fact("sinks", decision.sinks.length, decision.sinks.length === 1 ? "sink" : "sinks"));
+    fact("sources", decision.sources.length, decision.sources.length === 1 ? "source" : "sources", "features that make others redundant, and that none makes redundant"),
+    fact("sinks", decision.sinks.length, decision.sinks.length === 1 ? "sink" : "sinks", "features that others make redundant, and that make none redundant"));
 }
 
-/** A panel about the selected feature, or about the groups if none is selected. */
-export function drawDetails(context, panel) {
-  replace(panel, context.selected >= 0 ? aboutPlayer(context) : aboutGroups(context));
+/** What the panel says about the selected feature, or about the groups if none is selected. */
+export function drawDetails(context) {
+  return context.selected >= 0 ? aboutPlayer(context) : aboutGroups(context);
 }
 
 function aboutGroups(context) {
