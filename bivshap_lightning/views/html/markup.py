@@ -91,7 +91,8 @@ footer { margin: 1.5rem auto 1rem; padding-top: .3rem; border-top: 1px solid var
   --link: #000; --pass: #0a6b3d; --fail: #b3261e; --warn: #8a5300; --none: #3d4f66; }
   body { font-size: 10.5pt; } table { font-size: 9pt; } .number { white-space: normal; }
   nav, .skip { display: none; } .wide { overflow: visible; }
-  main, header, footer { max-width: none; padding: 0; } .beside { grid-template-columns: 1fr 1fr; }
+  main, header, footer { max-width: none; padding: 0; } .beside { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+  .beside .number { white-space: nowrap; } .tiles { grid-template-columns: repeat(5, 1fr); font-size: 9pt; }
   figure img { min-width: 0; width: auto; max-width: 100%; max-height: 130mm; filter: none; }
   figure, tr, .tiles li { break-inside: avoid; } h2, h3, caption, summary { break-after: avoid; }
   details::details-content { content-visibility: visible; block-size: auto; } details { border: 0; padding: 0; } }

@@ -1,5 +1,6 @@
 """The tab in a real TensorBoard in a real browser: what it decides is what Python decides, and every view is drawn."""
 
+import html
 import json
 import shutil
 import time
@@ -209,6 +210,9 @@ def test_every_view_is_drawn_linked_and_exported(examples, browser, load_fast, t
                 start = {"PNG": b"\x89PNG", "SVG": b"<svg", "CSV": b""}[kind]
                 assert file.read_bytes().startswith(start)
                 assert file.stat().st_size > 100
+            drawn = html.unescape((tmp_path / f"{view}.svg").read_text(encoding="utf-8"))
+            assert tab.locator("#main-view h2").inner_text() in drawn
+            assert all(word in drawn for word in tab.locator("#main-view .legend > span").all_inner_texts())
         hovering_and_selecting_are_linked(tab)
         epochs_keep_the_selection_and_the_address_keeps_all(page)
         page.open(run="pictures", subject="sample:0", view="input", selected="part 1")

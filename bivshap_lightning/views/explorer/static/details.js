@@ -54,7 +54,7 @@ function aboutPlayer(context) {
     if (decision.redundant[selected * n + other] === 1) makes.push(other);
     if (decision.redundant[other * n + selected] === 1) isMadeBy.push(other);
   }
-  const parts = [el("h3", {}, context.label(selected), " ", el("button", { type: "button", class: "quiet", click: () => context.select(selected) }, "let go"))];
+  const parts = [el("h3", {}, broken(context.label(selected)), " ", el("button", { type: "button", class: "quiet", click: () => context.select(selected) }, "let go"))];
   if (decision.roles) parts.push(el("p", {}, roleMark(decision.roles[selected]), `: ${ROLES[decision.roles[selected]].words}.`));
   if (graph.axis) {
     const rank = context.order.indexOf(selected) + 1;
@@ -77,12 +77,19 @@ function list(context, title, players) {
   return el("p", {}, el("b", {}, `${title}${players.length > 1 ? ` (${count(players.length, "feature")})` : ""}: `), said);
 }
 
+/** A name that may break after the signs that join its words. */
+function broken(name) {
+  return name.split(/(?<=[_/.])/).flatMap((part) => [part, el("wbr", {})]);
+}
+
 /** Names as buttons that select. */
 function names(context, players, between) {
   const shown = players.slice(0, MAX_NAMES);
   const found = shown.flatMap((player, k) => [
-    el("button", { type: "button", class: "name", "data-players": player, click: () => context.select(player) }, context.label(player)),
-    k < shown.length - 1 ? between : "",
+    el("span", { class: "one" },
+      el("button", { type: "button", class: "name", "data-players": player, click: () => context.select(player) }, broken(context.label(player))),
+      k < shown.length - 1 ? between.trimEnd() : ""),
+    " ",
   ]);
   return players.length > shown.length ? [...found, ` and ${players.length - shown.length} more`] : found;
 }

@@ -88,7 +88,7 @@ export class Explorer {
     this.announcer = buildAnnouncer();
     this.summary = el("div", {});
     this.mainView = el("section", { class: "view", id: "main-view", role: "tabpanel" });
-    this.besideView = el("section", { class: "view", "aria-label": "Second view" });
+    this.besideView = el("section", { class: "view" });
     this.details = el("aside", { class: "details", "aria-label": "Selected feature" });
     this.views = el("div", { class: "views" }, this.mainView, this.besideView, this.details);
     this.body = el("div", {}, this.gammaControl.node, this.summary, this.tabs.node, this.views);
@@ -250,6 +250,7 @@ export class Explorer {
     this.drawing = VIEWS[state.view].draw(this.context(this.mainView.clientWidth - 26));
     this.mainView.setAttribute("aria-labelledby", `tab-${state.view}`);
     this.redrawInto(this.mainView, el("h2", {}, this.titleOf(state.view)), this.drawing.node);
+    if (beside) this.besideView.setAttribute("aria-label", `Beside: ${VIEWS[beside].title}`);
     if (beside) this.redrawInto(this.besideView, el("h2", {}, VIEWS[beside].title), VIEWS[beside].draw(this.context(this.besideView.clientWidth - 26)).node);
     this.redrawInto(this.details, drawDetails(this.context(0)));
     this.announcer.update(statementsOf(this.context(0), this.titleOf(state.view)));

@@ -13,7 +13,7 @@ const POSITIVE = [213, 94, 0];
 const NEGATIVE = [0, 114, 178];
 const LONGEST_SIDE = 460;
 const MAX_LABELS = 12;
-const [WIDEST, LINE] = [8, 14]; // mean width of a character of a chip, and height of a label, in pixels
+const [WIDEST, LINE] = [9.3, 14]; // mean width of a character of a chip, and height of a label, in pixels
 
 /** @param {import("./index.js").Context} context */
 export function drawInput(context) {

@@ -14,7 +14,7 @@ const ORANGE = [230, 159, 0];
 const INK = [38, 50, 56];
 const LABELLED = 40;
 const UPRIGHT = 15; // narrower columns have upright labels, which need less room
-const [CHARACTER, CHARACTERS, LEAST_CELL] = [7.6, [16, 13, 10], 11.5];
+const [CHARACTER, CHARACTERS, LEAST_CELL] = [8.2, [16, 13, 10], 11.5];
 
 /** E2 of each graph: its weights transposed. They do not change with gamma. */
 const transposed = new WeakMap();

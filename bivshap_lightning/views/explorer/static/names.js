@@ -3,7 +3,7 @@
 const HEAD = 0.5; // share of the room that goes to the start of a name
 const MAX_PIECES = 3; // places shown at which a name differs from others
 
-const CHARACTER = 7.4; // pixels per character below which a name of narrow letters is left as it is
+const CHARACTER = 7.9; // pixels per character below which a name of narrow letters is left as it is
 const FONT = "13px system-ui, 'Segoe UI', Roboto, Arial, sans-serif";
 
 /** Short names by graph and length. */

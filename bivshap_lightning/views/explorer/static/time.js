@@ -172,7 +172,7 @@ function changePicture(context, before, other) {
   const roomy = width > 640;
   const row = 26;
   const height = 30 + row * shown.length + 30;
-  const [left, right] = roomy ? [204, width - 330] : [118, width - 172];
+  const [left, right] = roomy ? [204, width - 352] : [118, width - 172];
   const roleX = right + (roomy ? 186 : 128);
   const high = Math.max(...shown.map((c) => Math.max(c.from, c.to)), 1e-300);
   const x = (value) => left + (value / high) * (right - left);
