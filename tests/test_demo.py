@@ -36,8 +36,8 @@ def test_the_demo_leaves_what_it_promises(tmp_path):
     assert (tmp_path / said["picture"]).read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / said["page"]).read_text(encoding="utf-8")
     assert "The model meets its 4 rules" in page
-    assert page.index("What matters for class “grower 0”") < page.index("Strongest substitutes")
-    assert page.index("Strongest substitutes") < page.index("What the roles mean")
+    assert page.index("essential: ") < page.index("What matters for class “grower 0”")
+    assert page.index("What matters for class “grower 0”") < page.index("Strongest substitutes over all samples")
     # Who edits the rules can judge again.
     command = [sys.executable, "-m", "bivshap_lightning.cli", "gate", said["record"], "--rules", said["rules"]]
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)

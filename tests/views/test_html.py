@@ -139,10 +139,11 @@ def test_the_verdict_comes_first_and_everything_is_there(page):
     assert -1 not in places, order[places.index(-1)]
     assert places[:3] == sorted(places[:3])
     assert said.index("✗ Failed") < said.index("age")
-    sections = ["What matters for class “cat”", "Strongest substitutes of class “cat”", "What the roles mean",
-                "Groups of the redundancy graph H", "Explanation graph", "Against other methods"]  # fmt: skip
+    sections = ["essential: features that matter", "What matters for class “cat”", "Strongest substitutes of class",
+                "Groups of the redundancy graph H", "Class “cat”", "A good ranking names"]  # fmt: skip
     body = said[said.index("is not met") :]
-    assert [body.index(words) for words in sections[:4]] == sorted(body.index(words) for words in sections[:4])
+    assert [body.index(words) for words in sections] == sorted(body.index(words) for words in sections)
+    assert body.index("1 rule met") < body.index(sections[0])
 
 
 def test_only_relevant_features_are_called_interchangeable(tmp_path):
@@ -169,7 +170,7 @@ def test_parts_of_different_pictures_are_not_added_up_by_name(tmp_path):
         pictures |= {"segments_0": stripes.astype(np.int32), "segments_1": second.astype(np.int32)}
         path = replace(AuditRecord.from_fields(found), arrays=arrays | pictures).save(tmp_path / f"{name}.json")
         said = words(render_page(path))
-        for by_name in ("The model leans most on", "Roles by feature"):
+        for by_name in ("The model leans most on", "in which each feature has each role"):
             assert (by_name in said) is (name == "same")
 
 

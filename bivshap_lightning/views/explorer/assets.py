@@ -8,6 +8,9 @@ from importlib.resources import files
 
 MODULES = (
     "dom.js",
+    "names.js",
+    "dark.js",
+    "announce.js",
     "decide.js",
     "source.js",
     "state.js",

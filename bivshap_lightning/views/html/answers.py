@@ -1,13 +1,14 @@
-"""The sections that answer first: which features replace or need each other, and which part each one plays.
+"""The sections that answer first: which part each feature plays, and which features replace or need each other.
 
-Degrees come before thresholds: substitutes and partners have a strength and an error at any gamma, while roles and
-groups depend on it. The sweep at the end of the roles shows how much.
+Substitutes and partners have a strength and an error at any gamma, while roles and groups depend on it. The sweep at
+the end of the roles shows how much.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 from markupsafe import Markup
 
 from bivshap_lightning.audit.record import MAX_PICTURED_CLASSES, AuditRecord, Estimate, PairSummary
@@ -18,58 +19,72 @@ from bivshap_lightning.metrics.catalogue import find_number
 from bivshap_lightning.views import draw_axis
 from bivshap_lightning.views.html.content import PageContent
 from bivshap_lightning.views.html.drawings import sample_drawing
-from bivshap_lightning.views.html.markup import beside, folded, picture, section, table, tag
+from bivshap_lightning.views.html.markup import beside, bullets, folded, picture, section, table, tag
 from bivshap_lightning.views.html.words import count, listing, percent
 
-MAX_FEATURES, MAX_PAIRS, OPEN_CLASSES = 30, 6, 2
+MAX_FEATURES, MAX_PAIRS, OPEN_PAIRS, MAX_GROUPS, MAX_NAMED = 30, 6, 3, 6, 3
 AXIS_WORDS = (
     "Dot: the importance of a feature (Shapley value). Ring: its importance once the others are there. Features joined "
     "by a solid blue arc replace each other, by a dashed orange arc need each other."
 )
-GONE_WORDS = (
-    "Gone: the share of a feature's importance that is lost when the other is present. Part of that happens with any "
-    "other feature, because an output that is nearly reached cannot rise much; the pair's own part is what is left, "
-    "with its standard error. A negative share means that the feature matters more then."
+GONE = (
+    "Gone: the share of the first feature's importance that is lost when the other is present. The pair's own part: "
+    "what is lost beyond what a feature without effect takes away."
 )
+GONE_WORDS = (
+    "Part of a feature's importance is gone with any other one present, because an output that is nearly reached "
+    "cannot rise much; the pair's own part is what is left, with its standard error if it is estimated. A negative "
+    "share means that the feature matters more then."
+)
+SIGNS = {"essential": "●", "interchangeable": "◆", "redundant": "▽", "irrelevant": "○", "undecided": "?"}
+"""Signs of roles, as in the explorer, in the order of the tiles."""
 
 
 def notes(content: PageContent) -> Markup:
     """What must be known before any number is read."""
-    sentences = [tag("p", tag("b", note[:1].upper() + note[1:], class_="warn")) for note in content.record.notes]
+    found = [*(() if content.verdict is None else content.verdict.notes), *content.record.notes]
+    sentences = [tag("p", tag("b", note[:1].upper() + note[1:], class_="warn")) for note in found]
     return tag("aside", *sentences, class_="notes", aria_label="Notes") if sentences else Markup()
 
 
 def pairs(content: PageContent, anchor: str, title: str) -> Markup:
-    """The picture of each class, then the strongest substitutes and partners."""
+    """The strongest substitutes and partners; folded below them the others and those of each class."""
     record = content.record
-    removal = f"What replaces an absent feature: {record.configuration.removal.split(' #')[0]}."
-    parts = [tag("p", f"{AXIS_WORDS} {removal}" if record.classes else removal), *_pictures(content)]
     if not any(sample.roles for sample in record.samples):
-        return section(
-            anchor, title, tag("p", "The record holds no degrees of substitution: audit again to have them.")
-        )
-    if not (record.substitutes or record.partners or record.classes):
-        parts.append(tag("p", "The samples have different features: substitutes and partners of single samples are in "
-                         "the explorer below."))  # fmt: skip
+        said = "The record holds no degrees of substitution: audit again to have them."
+    elif not (record.substitutes or record.partners or record.classes):
+        said = "The samples have different features: those of single samples are in the explorer above."
     else:
-        parts.append(tag("p", GONE_WORDS))
-        parts.append(beside(*_pair_tables(record.substitutes, record.partners, "over all samples")))
-    by_class = [
-        table_
-        for name, graph in list(record.classes.items())[:MAX_PICTURED_CLASSES]
-        for table_ in _pair_tables(graph.substitutes, graph.partners, f"of {_class(content, name)}")
-    ]
-    if len(record.classes) > 1:
-        parts.append(folded("By class", *by_class))
-    return section(anchor, title, *parts)
+        lists = {"substitutes": record.substitutes, "partners": record.partners}
+        first = [_pair_table(kind, found[:OPEN_PAIRS], "over all samples") for kind, found in lists.items()]
+        rest = [
+            _pair_table(kind, found[OPEN_PAIRS:MAX_PAIRS], "over all samples, continued")
+            for kind, found in lists.items()
+            if found[OPEN_PAIRS:]
+        ]
+        more = folded("More pairs, and how to read them", tag("p", GONE_WORDS), beside(*rest), *_by_class(content))
+        return section(anchor, title, tag("p", GONE), beside(*first), more)
+    return section(anchor, title, tag("p", said))
+
+
+def _by_class(content: PageContent) -> Iterator[Markup]:
+    if len(content.record.classes) > 1:
+        for name, graph in list(content.record.classes.items())[:MAX_PICTURED_CLASSES]:
+            lists = {"substitutes": graph.substitutes, "partners": graph.partners}
+            where = f"of {_class(content, name)}"
+            yield beside(*(_pair_table(kind, found[:MAX_PAIRS], where) for kind, found in lists.items()))
 
 
 def _class(content: PageContent, name: str) -> str:
     return f"“{name}”" if content.is_regression else f"class “{name}”"
 
 
-def _pictures(content: PageContent) -> list[Markup]:
-    """The importance axis of every class with a mean graph, the first ones open; without, the clearest sample."""
+def pictures(content: PageContent) -> list[Markup]:
+    """The importance axis of every class with a mean graph, folded; without, the clearest sample.
+
+    Args:
+        content: of the page.
+    """
     drawn = []
     for name, graph in list(content.record.class_graphs.items())[:MAX_PICTURED_CLASSES]:
         members = [
@@ -82,8 +97,8 @@ def _pictures(content: PageContent) -> list[Markup]:
         drawn.append(_picture(content, name, graph, members))
     if not drawn:
         return _clearest_sample(content)
-    rest = drawn[OPEN_CLASSES:]
-    return [beside(*drawn[:OPEN_CLASSES]), *([folded(count(len(rest), "more class"), beside(*rest))] if rest else [])]
+    what = "The output as a picture" if content.is_regression else f"Pictures of {count(len(drawn), 'class')}"
+    return [folded(what, tag("p", AXIS_WORDS), beside(*drawn))]
 
 
 def _clearest_sample(content: PageContent) -> list[Markup]:
@@ -105,27 +120,31 @@ def _picture(content: PageContent, name: str, graph: ExplanationGraph, members: 
         xlabel=content.record.configuration.behavior,
     )
     summary = content.record.classes[name]
-    strongest = [f"{p.player} given {p.given}" for p in summary.substitutes[:1]]
-    needed = [f"{p.player} with {p.given}" for p in summary.partners[:1]]
-    words = f"{heading}. Strongest substitute: {listing(strongest)}. Strongest partner: {listing(needed)}."
-    return picture(figure, words, words, is_narrow=True)
+    sizes = np.zeros(graph.n_players) if graph.shapley is None else np.abs(graph.shapley)
+    largest = [f"{graph.names[k]} ({sizes[k]:.2g})" for k in np.argsort(-sizes, kind="stable")[:MAX_NAMED]]
+    gone = [f"{p.player} given {p.given} ({percent(p.total)})" for p in summary.substitutes[:MAX_NAMED]]
+    words = f"{heading}. Largest Shapley values: {listing(largest)}. Largest shares gone: {listing(gone)}."
+    return picture(figure, words, f"{heading}, mean over {count(n, 'sample')}.", is_narrow=True)
 
 
-def _pair_tables(substitutes: Sequence[PairSummary], partners: Sequence[PairSummary], where: str) -> Iterator[Markup]:
-    """One table of substitutes and one of partners, or a sentence."""
-    kinds = {
-        "substitutes": (substitutes, "given", "No features replace each other noticeably"),
-        "partners": (partners, "together with", "No features need each other noticeably"),
-    }
-    for kind, (pairs, word, nothing) in kinds.items():
-        if not pairs:
-            yield tag("p", f"{nothing} {where}.")
-            continue
-        rows = [
-            (f"{p.player} {word} {p.given}", percent(p.total), f"{percent(p.own)} ± {percent(p.own_error)}")
-            for p in pairs[:MAX_PAIRS]
-        ]
-        yield table(f"Strongest {kind} {where}.", (f"feature {word} another", "gone", "the pair's own part"), rows)
+_PAIRS = {
+    "substitutes": ("given", "No features replace each other noticeably"),
+    "partners": ("with", "No features need each other noticeably"),
+}
+"""By kind of pair: the word between the two, and what is said if there are none."""
+
+
+def _pair_table(kind: str, pairs: Sequence[PairSummary], where: str) -> Markup:
+    """A table of substitutes or partners, or a sentence."""
+    word, nothing = _PAIRS[kind]
+    if not pairs:
+        return tag("p", f"{nothing} {where}.")
+    rows = [(f"{p.player} {word} {p.given}", percent(p.total), _own_part(p)) for p in pairs]
+    return table(f"Strongest {kind} {where}.", (f"feature {word} another", "gone", "the pair's own part"), rows)
+
+
+def _own_part(pair: PairSummary) -> str:
+    return f"{percent(pair.own)} ± {percent(pair.own_error)}" if pair.own_error else percent(pair.own)
 
 
 def roles(content: PageContent, anchor: str, title: str) -> Markup:
@@ -133,34 +152,38 @@ def roles(content: PageContent, anchor: str, title: str) -> Markup:
     record = content.record
     if not any(sample.roles for sample in record.samples):
         return section(anchor, title, tag("p", "The record holds no roles: audit again to have them."))
-    shares = dict(zip(ROLES, _shares(record.metrics), strict=True))
-    meanings = [
-        (tag("span", role) + tag("small", entry.meaning), shares[role])
-        for role in ROLES
-        if (entry := find_number(f"{ROLES_TAG}{role}")) is not None
-    ]
-    rule = "" if record.configuration.gamma_rule == "fixed" else f" ({record.configuration.gamma_rule})"
-    parts = [
-        tag("p", f"The part that each feature plays in a decision at γ = {content.gamma:.3g}{rule}, per sample."),
-        table(
-            "What the roles mean, and the share of features in each, ± standard error over samples.",
-            ("role", "share"),
-            meanings,
-        ),
-        *_interchangeable_groups(record),
-        *_role_details(content),
-        *_sweep(content),
-    ]
-    return section(anchor, title, *parts)
+    rule = "is fixed" if record.configuration.gamma_rule == "fixed" else f"= {record.configuration.gamma_rule}"
+    intro = (
+        f"The part that features play in a decision at γ = {content.gamma:.3g}: share of features, ± standard error "
+        f"over samples. What replaces an absent feature: {record.configuration.removal.split(' #')[0]}."
+    )
+    said = tag("p", f"γ is the largest importance that counts as redundant. Here γ {rule}.")
+    rest = *_interchangeable_groups(record), *_role_details(content), *_sweep(content)
+    details = folded("Roles in detail", said, *rest)
+    return section(anchor, title, tag("p", intro), _tiles(record), details)
+
+
+def _tiles(record: AuditRecord) -> Markup:
+    """The share of features in each role, and what the role means."""
+    tiles = []
+    for role, sign in SIGNS.items():
+        entry, found = find_number(f"{ROLES_TAG}{role}"), record.metrics.get(f"{ROLES_TAG}{role}")
+        if entry is not None:
+            share = "–" if found is None else percent(found.value)
+            error = "" if found is None else tag("small", f" ± {percent(found.standard_error)}")
+            mark = tag("span", sign, aria_hidden="true")
+            what = tag("span", mark, f" {role}: ", tag("span", entry.meaning, class_="soft"))
+            tiles.append(tag("b", share, error) + what)
+    return bullets(tiles, class_="tiles")
 
 
 def _role_details(content: PageContent) -> Iterator[Markup]:
     """Roles per class, and per feature where features of the same name are the same thing in all samples."""
     record = content.record
     if len(record.class_metrics) > 1:
-        yield folded("Roles by class", _role_shares(record))
+        yield _role_shares(record)
     if not content.has_own_parts:
-        yield folded("Roles by feature", _roles_of_features(record))
+        yield _roles_of_features(record)
 
 
 def _role_shares(record: AuditRecord) -> Markup:
@@ -192,7 +215,7 @@ def _interchangeable_groups(record: AuditRecord) -> Iterator[Markup]:
     if not counts:
         yield tag("p", "No relevant features are interchangeable at this γ: the degrees above say how near they come.")
         return
-    order = sorted(counts, key=lambda group: -counts[group])[:MAX_PAIRS]
+    order = sorted(counts, key=lambda group: -counts[group])[:MAX_GROUPS]
     rows = [(" = ".join(group), f"{counts[group]} of {len(record.samples)}") for group in order]
     confirmed = record.metrics.get(f"{ROLES_TAG}share_groups_confirmed")
     said = "" if confirmed is None else (
@@ -215,4 +238,4 @@ def _sweep(content: PageContent) -> Iterator[Markup]:
         if not content.is_regression:
             row += [percent(point.accuracy_with_representatives), percent(point.random_removal_accuracy)]
         rows.append(row)
-    yield folded("At other thresholds γ", table("The same explanations at other thresholds.", head, rows))
+    yield table("The same explanations at other thresholds γ.", head, rows)

@@ -13,7 +13,7 @@ from bivshap_lightning.audit.record_decisions import SUFFICIENT
 from bivshap_lightning.gate import GateError
 from bivshap_lightning.gate.features import importance_of
 from bivshap_lightning.views.html.content import PageContent
-from bivshap_lightning.views.html.markup import folded, section, table, tag
+from bivshap_lightning.views.html.markup import folded, folded_section, section, table, tag
 from bivshap_lightning.views.html.words import count, listing, percent
 
 MAX_FEATURES, MAX_SAMPLES, MAX_MEMBERS, MAX_COLUMNS, MAX_NAMED = 12, 8, 8, 30, 3
@@ -73,18 +73,20 @@ def suffices(content: PageContent, anchor: str, title: str) -> Markup:
     samples = [sample for sample in content.record.samples if sample.sufficient is not None]
     if not samples:
         why = "a value has no decision to keep" if content.is_regression else "audit again to have them"
-        return section(anchor, title, tag("p", f"The record holds no sets of features that suffice: {why}."))
+        return folded_section(anchor, title, tag("p", f"The record holds no sets of features that suffice: {why}."))
+    hardest = _hardest(content)
     parts = [
         tag("p", few_features(content), _stability(content)),
         tag("p", "A set suffices if the decision stays with the features of the set alone, all others replaced. That "
             "is a weak promise: other features can still change the decision when they come back. The stable set is "
             "grown until random additions do not change it; fresh random additions then say how often that holds."),
-        Markup() if content.has_own_parts else folded("Features in the sets", _members(samples)),
-        folded("Sets of the hardest samples", _sets("Sets of the hardest samples.", _hardest(content)[:MAX_SAMPLES])),
+        Markup() if content.has_own_parts else _members(samples),
+        _sets("Sets of the hardest samples.", hardest[:MAX_SAMPLES]),
     ]  # fmt: skip
-    if len(samples) > MAX_SAMPLES:
-        parts.append(folded(f"Sets of all {count(len(samples), 'sample')}", _sets("Sets of all samples.", samples)))
-    return section(anchor, title, *parts)
+    if others := hardest[MAX_SAMPLES:]:
+        what = f"Sets of {count(len(others), 'more sample')}"
+        parts.append(folded(what, _sets(f"{what}, in this order.", others)))
+    return folded_section(anchor, title, *parts)
 
 
 def _stability(content: PageContent) -> str:
@@ -143,15 +145,12 @@ def columns(content: PageContent, anchor: str, title: str) -> Markup:
         for column in report.columns
     ]  # fmt: skip
     head = ("column", "advice", "roles, interchangeable columns, copies", "share of importance", "cost of dropping")
-    shown = table("All columns, those that cost most to drop first.", head, rows[:MAX_COLUMNS], words=3)
+    shown = table("Columns, those that cost most to drop first.", head, rows[:MAX_COLUMNS], words=3)
     rest = rows[MAX_COLUMNS:]
     more = (
         [folded(count(len(rest), "more column"), table("Columns that cost less.", head, rest, words=3))] if rest else []
     )
-    return section(
-        anchor,
-        title,
-        tag("p", tag("b", f"{advice}{copies}"), class_="decisive"),
+    details = (
         tag("p", "Cost of dropping: how much the column lowers the loss on the true labels, as its share of the whole "
             f"(mean Shapley value of the negative loss over {count(report.n_samples, 'sample')}, ± standard error; "
             "the audit takes about as many samples of each class). The cost is that of this model; a model that is "
@@ -163,3 +162,5 @@ def columns(content: PageContent, anchor: str, title: str) -> Markup:
         shown,
         *more,
     )  # fmt: skip
+    decisive = tag("p", tag("b", f"{advice}{copies}"), class_="decisive")
+    return section(anchor, title, decisive, folded("What each column costs", *details))

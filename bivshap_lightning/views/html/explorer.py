@@ -20,6 +20,7 @@ from bivshap_lightning.gate import Verdict
 from bivshap_lightning.views.explorer.assets import STYLE_SHEET, bundled_script, read_asset
 from bivshap_lightning.views.explorer.numbers import describe_record
 from bivshap_lightning.views.explorer.payload import Subject, graph_bytes, parse_subject, role_point, subject_data
+from bivshap_lightning.views.html.answers import pictures
 from bivshap_lightning.views.html.content import PageContent
 from bivshap_lightning.views.html.markup import section, tag
 
@@ -54,17 +55,18 @@ def script_policy() -> str:
 
 
 def explore(content: PageContent, anchor: str, title: str) -> Markup:
-    """The section with the explorer; without scripts, it says where the pictures are."""
+    """The section with the explorer, and the first pictures that need no script."""
     data = json.dumps(embedded_data(content), allow_nan=False).replace("<", "\\u003c")
     return section(
         anchor,
         title,
         tag("p", "Move γ, click a feature, choose another class, sample or view: everything follows. The verdict above "
             "stays that of the audit."),
-        Markup("<noscript>The explorer needs JavaScript. All pictures stand below.</noscript>"),
+        Markup("<noscript>The explorer needs JavaScript. The pictures below do not.</noscript>"),
         Markup('<div id="bivshap-explorer" class="bivshap-explorer" hidden></div>'),
         Markup(f'<script type="application/json" id="bivshap-data">{data}</script>'),
         Markup(f'<script type="module">{explorer_script()}</script>'),
+        *pictures(content),
     )  # fmt: skip
 
 

@@ -40,7 +40,9 @@ def headline(content: PageContent) -> Markup:
         if verdict.passed:
             line = "The model passes" if n_warned else f"The model meets its {rules}"
         line += f", with {count(n_warned, 'warning')}" if n_warned else ""
-    about = _when(content.record.run) if verdict is None else f"{found} · {_when(content.record.run)}"
+        line = line if verdict.error is None else "The record was not judged"
+    when = _when(content.record.run)
+    about = f"{when} · --rules has the record judged" if verdict is None else f"{found} · {when}"
     if content.previous is not None:
         about += f" · compared with {_when(content.previous.run)}"
     parts = tag("p", kicker, class_="kicker"), tag("h1", line), _decisive(content), tag("p", about, class_="soft")
@@ -51,6 +53,8 @@ def _decisive(content: PageContent) -> Markup:
     """What to remember: why the gate failed, or else what the model leans on; then how few features suffice."""
     broken = [] if content.verdict is None else [o for o in content.verdict.results if o.status == "fail"]
     first = _reason(broken[0].reason, broken[0].evidence) if broken else leaning(content)
+    if content.verdict is not None and content.verdict.error is not None:
+        first = content.verdict.error
     sentence = "" if broken else few_features(content)
     return Markup().join([tag("p", first, class_="decisive") if first else "", tag("p", sentence) if sentence else ""])
 

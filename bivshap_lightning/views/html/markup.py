@@ -21,11 +21,12 @@ html { scroll-padding-top: 1rem; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, "Segoe UI", Roboto,
   "Helvetica Neue", Arial, sans-serif; overflow-wrap: anywhere; }
 main, header, footer, nav, .notes { max-width: 70rem; margin: 0 auto; padding: 0 1.25rem; }
-header { padding-top: 2rem; }
+header { padding-top: 1.2rem; } main { margin-top: .6rem; }
 h1 { font-size: clamp(1.5rem, 4.5vw, 2.2rem); line-height: 1.2; margin: .1rem 0 .6rem; text-wrap: balance; }
-h2 { font-size: 1.35rem; margin: 2.6rem 0 .5rem; padding-top: .9rem; border-top: 1px solid var(--line); }
+h2 { font-size: 1.35rem; margin: 1.6rem 0 .4rem; padding-top: .8rem; border-top: 1px solid var(--line); }
 h3 { font-size: 1.05rem; margin: 1.5rem 0 .3rem; }
-p, li { max-width: 46rem; }
+p, li { max-width: 52rem; }
+p { margin: .6rem 0; }
 a { color: var(--link); }
 :focus-visible { outline: 3px solid var(--link); outline-offset: 2px; border-radius: 3px; }
 .skip { position: absolute; left: -999rem; background: var(--paper); padding: .6rem 1rem; z-index: 1; }
@@ -38,11 +39,13 @@ a { color: var(--link); }
 b.warn { color: var(--warn); } td > b { white-space: nowrap; }
 nav ul { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; padding: 0; margin: 1.2rem 0 0; }
 nav a { display: inline-block; padding: .25rem 0; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(10rem, 1fr)); gap: .8rem; padding: 0;
-  margin: 1.2rem 0; list-style: none; }
-.tiles li { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .8rem 1rem; }
-.tiles p { margin: .4rem 0 0; }
-.tiles b { display: block; font-size: 1.5rem; line-height: 1.25; font-variant-numeric: tabular-nums; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .6rem; padding: 0;
+  margin: .8rem 0; list-style: none; }
+.tiles li { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .6rem .8rem;
+  line-height: 1.4; }
+.tiles b { display: block; white-space: nowrap; font-size: 1.4rem; line-height: 1.25;
+  font-variant-numeric: tabular-nums; }
+.tiles small { font-size: .9rem; font-weight: 400; color: var(--soft); white-space: nowrap; }
 .wide { overflow-x: auto; margin: .6rem 0 1rem; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 caption { text-align: left; padding: .2rem 0 .5rem; }
@@ -54,24 +57,29 @@ th, td { text-align: left; vertical-align: top; padding: .4rem .8rem .4rem 0; bo
 thead th { border-bottom: 2px solid var(--line); font-size: .85rem; color: var(--soft); vertical-align: bottom; }
 tbody th { font-weight: 600; }
 .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+thead .number { white-space: normal; }
 figure { margin: 1rem 0 1.6rem; }
 figure img { display: block; width: 100%; min-width: 40rem; height: auto; border-radius: .4rem;
   background: #fff; border: 1px solid var(--line); }
 figure.narrow { max-width: 36rem; } figure.narrow img { min-width: 0; }
 .beside { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 0 1.6rem;
   align-items: start; }
-details { margin: .8rem 0; border: 1px solid var(--line); border-radius: .5rem; padding: 0 1rem; }
+details { margin: .5rem 0; border: 1px solid var(--line); border-radius: .5rem; padding: 0 1rem; }
 summary { cursor: pointer; padding: .6rem 0; font-weight: 600; }
-section > details { border: 0; padding: 0; margin: 0; border-top: 1px solid var(--line); }
+section > details { border: 0; padding: 0; margin: 0; border-radius: 0; border-top: 1px solid var(--line); }
 section > details > summary h2 { display: inline; border: 0; padding: 0; font-size: 1.2rem; }
 .decisive { font-size: 1.1rem; }
-#explore { max-width: none; }
+#explore { max-width: none; } #bivshap-explorer { padding: 0; margin-bottom: .6rem; }
 th details, td details { margin: 0; border: 0; padding: 0; }
 th summary, td summary { padding: 0; font-weight: inherit; }
 li details { display: inline-block; margin: 0; border: 0; padding: 0; vertical-align: top; }
 li summary { padding: 0; font-weight: inherit; }
-footer { margin: 3rem auto 2rem; padding-top: 1rem; border-top: 1px solid var(--line); }
-@media (max-width: 48rem) { [class^=stack] thead { display: none; } [class^=stack] tr { display: block;
+footer { margin: 1.5rem auto 1rem; padding-top: .3rem; border-top: 1px solid var(--line); }
+@media screen and (max-width: 48rem) { .tiles { grid-template-columns: 1fr; gap: .3rem; }
+  .tiles li { display: grid; grid-template-columns: 5rem 1fr; gap: .6rem; padding: .4rem .8rem; }
+  .tiles b { font-size: 1.2rem; }
+  .tiles small { display: block; } nav ul { flex-wrap: nowrap; overflow-x: auto; } nav li { flex: none; }
+  [class^=stack] thead { display: none; } [class^=stack] tr { display: block;
   padding: .4rem 0; border-bottom: 1px solid var(--line); } [class^=stack] th, [class^=stack] td { display: block;
   border: 0; padding: .1rem 0; text-align: left; white-space: normal; }
   [class^=stack] td::before { content: attr(data-label) ": "; color: var(--soft); } }
@@ -81,14 +89,17 @@ footer { margin: 3rem auto 2rem; padding-top: 1rem; border-top: 1px solid var(--
 @media (prefers-color-scheme: dark) { figure img { filter: brightness(.88); } }
 @media print { :root { color-scheme: light; --ink: #000; --soft: #444; --paper: #fff; --card: #fff; --line: #bbb;
   --link: #000; --pass: #0a6b3d; --fail: #b3261e; --warn: #8a5300; --none: #3d4f66; }
-  body { font-size: 10.5pt; } nav, .skip { display: none; } .wide { overflow: visible; }
-  main, header, footer { max-width: none; padding: 0; } figure img { min-width: 0; filter: none; }
+  body { font-size: 10.5pt; } table { font-size: 9pt; } .number { white-space: normal; }
+  nav, .skip { display: none; } .wide { overflow: visible; }
+  main, header, footer { max-width: none; padding: 0; } .beside { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+  .beside .number { white-space: nowrap; } .tiles { grid-template-columns: repeat(5, 1fr); font-size: 9pt; }
+  figure img { min-width: 0; width: auto; max-width: 100%; max-height: 130mm; filter: none; }
   figure, tr, .tiles li { break-inside: avoid; } h2, h3, caption, summary { break-after: avoid; }
   details::details-content { content-visibility: visible; block-size: auto; } details { border: 0; padding: 0; } }
 """
 
 
-MOST_COLUMNS, MOST_ON_PHONES = 4, 3
+MOST_COLUMNS, MOST_ON_PHONES = 9, 3
 """Tables with more columns stand as lists on phones and in print, or on phones only."""
 
 

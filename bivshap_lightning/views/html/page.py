@@ -22,11 +22,11 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 SECTIONS = {
     "verdict": ("Verdict", sections.verdict),
-    "pairs": ("Substitutes and partners", answers.pairs),
-    "suffices": ("Features that suffice", decisions.suffices),
-    "columns": ("Which columns can go", decisions.columns),
     "roles": ("Roles", answers.roles),
     "explore": ("Explore", explore),
+    "pairs": ("Substitutes and partners", answers.pairs),
+    "columns": ("Which columns can go", decisions.columns),
+    "suffices": ("Features that suffice", decisions.suffices),
     "groups": ("Groups of H", sections.groups),
     "graphs": ("Graphs", sections.graphs),
     "curves": ("Against other methods", sections.curves),
@@ -34,7 +34,8 @@ SECTIONS = {
     "numbers": ("All numbers", sections.numbers),
     "made": ("How it was made", sections.made),
 }
-"""In order: title and writer by anchor. A writer that returns nothing has nothing to say about the record."""
+"""In order: title and writer by anchor, first those that stand open, then details, which fold. A writer that returns
+nothing has nothing to say about the record."""
 
 
 def render_page(
@@ -77,7 +78,7 @@ def render_page(
         headline(content),
         answers.notes(content),
         tag("nav", bullets(links), aria_label="Contents"),
-        tag("main", *written.values(), id="main", tabindex="-1"),
+        tag("main", *written.values(), id="main", tabindex="-1", aria_label="Audit"),
         tag("footer", tag("p", f"Written by bivshap report {__version__} from {Path(record.source).name}.",
                           class_="soft")),
         policy=f"{POLICY}; {script_policy()}",

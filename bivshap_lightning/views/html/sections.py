@@ -14,7 +14,7 @@ from bivshap_lightning.audit.record_decisions import SUFFICIENT
 from bivshap_lightning.gate.drift import drift
 from bivshap_lightning.gate.judging import graph_pair
 from bivshap_lightning.gate.measuring import count_groups, heaviest_groups, measure, samples_of
-from bivshap_lightning.gate.verdict import number
+from bivshap_lightning.gate.verdict import RuleResult, number
 from bivshap_lightning.metrics.catalogue import REDUNDANCY, ROLES, find_number, numbers_of, ranking_numbers
 from bivshap_lightning.views import draw_curves
 from bivshap_lightning.views.html.content import PageContent
@@ -31,18 +31,9 @@ from bivshap_lightning.views.html.markup import (
 )
 from bivshap_lightning.views.html.words import count, listing, meaning, percent
 
-OPEN_CLASSES, MAX_SAMPLES, MAX_GROUPS, MAX_MEMBERS = 4, 4, 10, 12
+OPEN_CLASSES, MAX_SAMPLES, MAX_ROWS, MAX_GROUPS, MAX_MEMBERS = 4, 4, 8, 10, 12
 TWO_SIDED = 0.975
 OURS = "ours"
-TILES = {
-    f"{ROLES}irrelevant": "of the features play no part in a decision",
-    f"{ROLES}essential": "matter and no single other feature replaces them",
-    f"{ROLES}undecided": "have a role that the audit was too short to tell",
-    f"bivshap/post_hoc_accuracy/{OURS}": "of predictions stay as features go, the least important first",
-    f"bivshap/share_kept/{OURS}": "of the predicted value stays as features go, the least important first",
-    f"{REDUNDANCY}accuracy_with_representatives": "of predictions stay with one feature of each group of H",
-}
-"""The numbers at the top of the page, and what they say about the model."""
 CONTROLS = {"random_removal_accuracy": "with as many features removed at random", "empty_accuracy": "with none left"}
 """What the share of predictions that stay with one feature of each group must be compared with."""
 BY_CLASS = (
@@ -60,46 +51,34 @@ BY_CLASS = (
 
 
 def verdict(content: PageContent, anchor: str, title: str) -> Markup:
-    """What each rule found, and the few numbers to know."""
+    """The rules that are not met and why; those that are met fold away. Nothing without rules."""
     judged = content.verdict
     if judged is None:
-        hint = tag("p", "No rules were given: pass --rules to have the record judged.")
-        return section(anchor, title, hint, _tiles(content))
-    rows = []
-    for o in judged.results:
-        c = o.check
-        name = o.rule.metric if c.class_name == "all" else f"{o.rule.metric} of class {c.class_name}"
-        limit = f"{c.threshold_name} {number(c.threshold)}".replace("_", " ")
-        mark = tag("b", {"pass": "✓ pass", "fail": "✗ fail", "warn": "! warn"}[o.status], class_=o.status)
-        said = tag("small", meaning(o.rule.metric)[0])
-        rows.append((breakable(name) + said, mark, number(c.value), number(c.bound), limit))
-    what = "Every rule with the number it judges and the confidence bound of that number on the unfavourable side."
-    parts = [table(what, ("rule", "result", "value", "bound", "threshold"), rows, words=2), _tiles(content)]
-    for o in judged.results:
-        if o.status != "pass":
-            parts += [tag("h3", f"Why “{o.rule.name}” is not met"), tag("p", o.reason), bullets(o.evidence)]
+        return Markup()
+    unmet = [o for o in judged.results if o.status != "pass"]
+    met = [o for o in judged.results if o.status == "pass"]
+    met_title = f"{count(len(met), 'rule')} met"
+    if not unmet:
+        return folded_section(anchor, f"{title}: {met_title}", _rules(met))
+    parts = [_rules(unmet)]
+    for o in unmet:
+        evidence = tag("p", "; ".join(o.evidence), class_="soft") if o.evidence else Markup()
+        parts += [tag("h3", f"Why “{o.rule.name}” is not met"), tag("p", o.reason), evidence]
+    if met:
+        parts.append(folded(met_title, _rules(met)))
     return section(anchor, title, *parts)
 
 
-def _tiles(content: PageContent) -> Markup:
-    tiles, metrics = [], content.record.metrics
-    for name, what in TILES.items():
-        if name in metrics:
-            interval = measure(content.record, name, confidence=TWO_SIDED)
-            sure = _interval(interval.lower, interval.upper)
-            tiles.append(tag("b", percent(interval.value)) + tag("span", what) + tag("p", sure, class_="soft"))
-    if tiles and f"{REDUNDANCY}accuracy_with_representatives" in metrics:
-        known = {said: metrics.get(f"{REDUNDANCY}{name}") for name, said in CONTROLS.items()}
-        compared = [f"{percent(found.value)} {said}" for said, found in known.items() if found is not None]
-        if compared:
-            tiles[-1] += tag("p", f"Compare: {', '.join(compared)}.", class_="soft")
-    return bullets(tiles, class_="tiles")
-
-
-def _interval(lower: float | None, upper: float | None) -> str:
-    return (
-        "interval unknown" if lower is None or upper is None else f"95 % interval: {percent(lower)} to {percent(upper)}"
-    )
+def _rules(results: Sequence[RuleResult]) -> Markup:
+    rows = []
+    for o in results:
+        c = o.check
+        limit = f"{c.threshold_name} {number(c.threshold)}".replace("_", " ")
+        mark = tag("b", {"pass": "✓ pass", "fail": "✗ fail", "warn": "! warn"}[o.status], class_=o.status)
+        said = tag("small", meaning(o.rule.metric)[0])
+        rows.append((breakable(o.subject) + said, mark, number(c.value), number(c.bound), limit))
+    what = "Every rule with the number it judges and the confidence bound of that number on the unfavourable side."
+    return table(what, ("rule", "result", "value", "bound", "threshold"), rows, words=2)
 
 
 def groups(content: PageContent, anchor: str, title: str) -> Markup:
@@ -126,7 +105,26 @@ def groups(content: PageContent, anchor: str, title: str) -> Markup:
         parts.append(table(what, head, rows, words=4))
     else:
         parts.append(tag("p", "No class has a mean graph, because its samples have different features."))
-    return folded_section(anchor, title, *parts, *_groups_over_samples(content))
+    return folded_section(anchor, title, *parts, *_representatives(content), *_groups_over_samples(content))
+
+
+def _representatives(content: PageContent) -> Iterator[Markup]:
+    """How many predictions stay with one feature of each group, and what that must be compared with."""
+    name, metrics = f"{REDUNDANCY}accuracy_with_representatives", content.record.metrics
+    if name not in metrics:
+        return
+    interval = measure(content.record, name, confidence=TWO_SIDED)
+    sure = _interval(interval.lower, interval.upper)
+    known = {said: metrics.get(f"{REDUNDANCY}{control}") for control, said in CONTROLS.items()}
+    compared = [f"{percent(found.value)} {said}" for said, found in known.items() if found is not None]
+    compare = f" Compare: {', '.join(compared)}." if compared else ""
+    yield tag("p", f"{percent(interval.value)} of predictions stay with one feature of each group ({sure}).{compare}")
+
+
+def _interval(lower: float | None, upper: float | None) -> str:
+    if lower is None or upper is None:
+        return "interval unknown"
+    return f"95 % interval: {percent(lower)} to {percent(upper)}"
 
 
 def _members(names: Sequence[str], sign: str = " = ") -> Markup:
@@ -280,11 +278,12 @@ def samples(content: PageContent, anchor: str, title: str) -> Markup:
         "which is the output on the whole input less the output with every feature removed). Explanations of such "
         "samples have little to explain. The record keeps no confidence of single predictions."
     )
-    parts = [tag("p", intro), table("The hardest samples.", head, [_row(content, k) for k in rows[:8]], words=3)]
+    first, others = [_row(content, k) for k in rows[:MAX_ROWS]], [_row(content, k) for k in rows[MAX_ROWS:]]
+    parts = [tag("p", intro), table("The hardest samples.", head, first, words=3)]
+    if others:
+        what = count(len(others), "more sample")
+        parts.append(folded(what, table(f"{what}, in this order.", head, others, words=3)))
     parts += [sample_drawing(content, k) for k in rows[:MAX_SAMPLES]]
-    if len(rows) > 8:
-        everything = table("All samples.", head, [_row(content, k) for k in range(len(rows))], words=3)
-        parts.append(folded(f"All {count(len(rows), 'sample')}", everything))
     return folded_section(anchor, title, *parts)
 
 

@@ -128,6 +128,24 @@ def write_examples(folder: Path) -> Path:
     return folder
 
 
+LONG = ["customer_lifetime_value_in_euros_last_12_months", "number_of_support_tickets_opened_since_signup",
+        "average_session_length_seconds_mobile", "average_session_length_seconds_desktop",
+        "months_since_last_contract_renewal_or_upgrade", "has_accepted_marketing_emails", "billing_country_iso_code",
+        "household_income_bracket_estimated_from_postcode", "device_operating_system_major_version",
+        "referral_channel_first_touch"]  # fmt: skip
+
+
+def write_wide_table(folder: Path) -> Path:
+    """Two runs of a table of 30 columns with long names, most of which begin and end alike, and ten classes."""
+    names = [*LONG, *(f"{name}_lag_{lag}_normalised" for lag in (1, 2) for name in LONG)]
+    classes = [f"{plan} plan, {period}" for plan in ("basic", "family", "premium", "student", "business")
+               for period in ("paid monthly", "paid once a year in advance")]  # fmt: skip
+    runs = folder / "experiments" / "2026-03-churn"
+    write_run(runs / "version_12", [0, 10, 20], drifting(names, 10, 0.004), classes)
+    write_run(runs / "version_13_larger_hidden_layer", [0, 10], drifting(names, 10, 0.002, 3), classes)
+    return folder
+
+
 def write_archive(folder: Path) -> None:
     """The committed logs."""
     shutil.rmtree(folder, ignore_errors=True)

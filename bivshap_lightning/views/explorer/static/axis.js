@@ -1,6 +1,7 @@
 // The first view: one row per feature, a dot for its Shapley value, a ring for what is left once the others are there.
 
-import { ROLES, el, format, shorten, svg, ticks } from "./dom.js";
+import { ROLES, el, format, svg, ticks } from "./dom.js";
+import { shortName } from "./names.js";
 
 const MAX_ROWS = 30;
 const ROW = 26;
@@ -24,7 +25,8 @@ export function drawAxis(context) {
   const width = Math.max(380, Math.min(context.width, 920));
   const narrow = width < 560;
   const longest = Math.max(...shown.map((player) => [...context.label(player)].length), rest.length ? 18 : 0);
-  const left = 36 + 7.4 * Math.min(longest, narrow ? 13 : 28);
+  const most = Math.max(13, Math.min(28, Math.floor(width / 24)));
+  const left = 36 + 8 * Math.min(longest, most);
   const right = width - (arcs.length ? (narrow ? 70 : 130) : 24);
   const top = 14;
   const bottom = top + ROW * (shown.length + (rest.length ? 1 : 0));
@@ -35,14 +37,12 @@ export function drawAxis(context) {
   });
   picture.append(...gridLines(place, top, bottom));
   const centres = new Map(shown.map((player, row) => [player, top + ROW * (row + 0.5)]));
-  for (const player of shown) picture.append(rowOf(context, player, centres.get(player), place, { left, right, narrow }));
+  for (const player of shown) picture.append(rowOf(context, player, centres.get(player), place, { left, right, most }));
   if (rest.length) picture.append(restRow(graph.axis, rest, top + ROW * (shown.length + 0.5), place, { left, narrow }));
   picture.append(arcLayer(arcs, centres, right, width - 8));
-  const unit = context.record.configuration.behavior;
-  picture.append(
-    svg("text", { x: (left + right) / 2, y: bottom + 38, class: "axis-title", "text-anchor": "middle" },
-      `importance (${unit}${graph.axis.kind === "class" ? ", mean size over samples" : ""})`),
-  );
+  const title = `importance (${context.record.configuration.behavior}${graph.axis.kind === "class" ? ", mean size over samples" : ""})`;
+  const middle = Math.min((left + right) / 2, width - 3.4 * title.length); // so that it ends inside the picture
+  picture.append(svg("text", { x: middle, y: bottom + 38, class: "axis-title", "text-anchor": "middle" }, title));
   return {
     node: el("div", {}, legend(graph.axis, arcs), picture, el("p", { class: "note" }, message(context, arcs))),
     rows: [
@@ -95,7 +95,7 @@ function gridLines(place, top, bottom) {
   ]);
 }
 
-function rowOf(context, player, y, place, { left, right, narrow }) {
+function rowOf(context, player, y, place, { left, right, most }) {
   const { axis } = context.graph;
   const role = ROLES[context.decision.roles?.[player]] ?? ROLES.essential;
   const shapley = axis.shapley[player];
@@ -106,7 +106,7 @@ function rowOf(context, player, y, place, { left, right, narrow }) {
   row.append(
     svg("title", {}, said),
     svg("rect", { x: 0, y: y - ROW / 2, width: right, height: ROW, class: "row-back" }),
-    svg("text", { x: left - 26, y: y + 4.5, "text-anchor": "end", class: "label" }, shorten(name, narrow ? 13 : 28)),
+    svg("text", { x: left - 26, y: y + 4.5, "text-anchor": "end", class: "label" }, shortName(context.graph, player, most)),
     svg("text", { x: left - 12, y: y + 4.5, "text-anchor": "middle", class: "sign", style: { fill: role.colour } }, role.sign),
   );
   for (const [whiskers, offset] of [[axis.shapleyWhiskers, -3], [axis.lateWhiskers, 3]]) {

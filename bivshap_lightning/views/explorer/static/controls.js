@@ -1,6 +1,7 @@
 // The controls above the views: run, epoch, class or sample, gamma, search, views, export.
 
 import { el, format, replace } from "./dom.js";
+import { withoutSharedStart } from "./names.js";
 import { exportCsv, exportPng, exportSvg } from "./export.js";
 
 const POSITIONS = 400;
@@ -25,7 +26,9 @@ export function buildControls(explorer) {
     el("label", {}, el("span", {}, "Feature"), search, suggestions));
   const update = () => {
     const { runs, moments, record, graph } = explorer;
-    options(run, runs.map((name) => [name, name]), store.state.run);
+    const brief = withoutSharedStart(runs, ["/"]);
+    options(run, runs.map((name, k) => [name, brief[k] || name]), store.state.run);
+    run.title = store.state.run ?? "";
     run.parentElement.hidden = runs.length < 2;
     epoch.max = String(Math.max(0, moments.length - 1));
     epoch.value = String(moments.indexOf(explorer.moment));

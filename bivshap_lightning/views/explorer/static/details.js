@@ -1,6 +1,6 @@
 // What gamma decides in words: counts of roles and groups, and everything about the selected feature.
 
-import { ROLES, count, el, format, replace, roleMark } from "./dom.js";
+import { ROLES, count, el, format, roleMark } from "./dom.js";
 import { strongestOf } from "./axis.js";
 
 const MAX_NAMES = 12;
@@ -11,23 +11,23 @@ const MAX_NAMES = 12;
  */
 export function summaryOf(context) {
   const { decision, graph } = context;
-  const fact = (name, value, words) => el("span", { class: "fact", "data-count": name, "data-value": value }, el("b", {}, value), ` ${words}`);
+  const fact = (name, value, words, title) => el("span", { class: "fact", title, "data-count": name, "data-value": value }, el("b", {}, value), ` ${words}`);
   const roles = Object.keys(ROLES).flatMap((role) => {
     const n = decision.roles?.filter((found) => found === role).length ?? 0;
     return n ? [el("span", { class: "fact", "data-count": role, "data-value": n, title: ROLES[role].words }, el("b", { style: { color: ROLES[role].colour } }, `${ROLES[role].sign} ${n}`), ` ${role}`)] : [];
   });
-  return el("div", { class: "summary", role: "status", "aria-label": "What this gamma decides" },
+  return el("div", { class: "summary", role: "group", "aria-label": "What this gamma decides" },
     roles,
-    fact("groups", decision.groups.length, decision.groups.length === 1 ? "group in H" : "groups in H"),
+    fact("groups", decision.groups.length, decision.groups.length === 1 ? "group in H" : "groups in H", "features that make each other redundant, whether or not they matter"),
     fact("redundant-pairs", decision.nRedundant, `redundant pairs of ${(graph.n * (graph.n - 1)).toLocaleString("en")}`),
     graph.error ? fact("undecided-pairs", decision.nUndecided, "undecided pairs") : null,
-    fact("sources", decision.sources.length, decision.sources.length === 1 ? "source" : "sources"),
-    fact("sinks", decision.sinks.length, decision.sinks.length === 1 ? "sink" : "sinks"));
+    fact("sources", decision.sources.length, decision.sources.length === 1 ? "source" : "sources", "features that make others redundant, and that none makes redundant"),
+    fact("sinks", decision.sinks.length, decision.sinks.length === 1 ? "sink" : "sinks", "features that others make redundant, and that make none redundant"));
 }
 
-/** A panel about the selected feature, or about the groups if none is selected. */
-export function drawDetails(context, panel) {
-  replace(panel, context.selected >= 0 ? aboutPlayer(context) : aboutGroups(context));
+/** What the panel says about the selected feature, or about the groups if none is selected. */
+export function drawDetails(context) {
+  return context.selected >= 0 ? aboutPlayer(context) : aboutGroups(context);
 }
 
 function aboutGroups(context) {
@@ -54,7 +54,7 @@ function aboutPlayer(context) {
     if (decision.redundant[selected * n + other] === 1) makes.push(other);
     if (decision.redundant[other * n + selected] === 1) isMadeBy.push(other);
   }
-  const parts = [el("h3", {}, context.label(selected), " ", el("button", { type: "button", class: "quiet", click: () => context.select(selected) }, "let go"))];
+  const parts = [el("h3", {}, broken(context.label(selected)), " ", el("button", { type: "button", class: "quiet", click: () => context.select(selected) }, "let go"))];
   if (decision.roles) parts.push(el("p", {}, roleMark(decision.roles[selected]), `: ${ROLES[decision.roles[selected]].words}.`));
   if (graph.axis) {
     const rank = context.order.indexOf(selected) + 1;
@@ -77,12 +77,19 @@ function list(context, title, players) {
   return el("p", {}, el("b", {}, `${title}${players.length > 1 ? ` (${count(players.length, "feature")})` : ""}: `), said);
 }
 
+/** A name that may break after the signs that join its words. */
+function broken(name) {
+  return name.split(/(?<=[_/.])/).flatMap((part) => [part, el("wbr", {})]);
+}
+
 /** Names as buttons that select. */
 function names(context, players, between) {
   const shown = players.slice(0, MAX_NAMES);
   const found = shown.flatMap((player, k) => [
-    el("button", { type: "button", class: "name", "data-players": player, click: () => context.select(player) }, context.label(player)),
-    k < shown.length - 1 ? between : "",
+    el("span", { class: "one" },
+      el("button", { type: "button", class: "name", "data-players": player, click: () => context.select(player) }, broken(context.label(player))),
+      k < shown.length - 1 ? between.trimEnd() : ""),
+    " ",
   ]);
   return players.length > shown.length ? [...found, ` and ${players.length - shown.length} more`] : found;
 }

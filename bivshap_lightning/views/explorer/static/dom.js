@@ -84,12 +84,6 @@ export function listing(names, most = 6) {
   return names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}` : names.join("");
 }
 
-/** A name that fits into so many characters. */
-export function shorten(text, most) {
-  const characters = [...text];
-  return characters.length <= most ? text : `${characters.slice(0, most - 1).join("")}…`;
-}
-
 /** Ticks of an axis: about `n` round numbers between two values. */
 export function ticks(low, high, n = 5) {
   const span = high - low;

@@ -4,6 +4,9 @@ import { svg } from "./dom.js";
 
 const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-weight", "font-family", "text-anchor", "image-rendering", "visibility"];
 
+const FONT = "system-ui, 'Segoe UI', Roboto, Arial, sans-serif";
+const [GAP, LEAST_WIDTH] = [24, 420];
+
 /** Offers bytes as a download. */
 function download(name, blob) {
   const link = document.createElement("a");
@@ -29,25 +32,51 @@ export function exportCsv(name, rows) {
   download(`${name}.csv`, new Blob([toCsv(rows)], { type: "text/csv;charset=utf-8" }));
 }
 
-/** All drawings of a view in one SVG, side by side, with the styles of the page written into the elements. */
+/** All drawings of a view in one SVG, side by side below its title and legend, with the styles of the page written in. */
 export function toSvg(view) {
   const pictures = [...view.querySelectorAll("svg")];
   if (!pictures.length) return null;
-  const paper = getComputedStyle(view).backgroundColor;
+  const { backgroundColor: paper, color: ink } = getComputedStyle(view);
+  const boxes = pictures.map((picture) => picture.viewBox.baseVal);
+  const width = Math.max(LEAST_WIDTH, boxes.reduce((total, box) => total + box.width + GAP, 0) - GAP);
+  const parts = [svg("rect", { width: "100%", height: "100%", fill: paper })];
+  const write = (text, x, y, size, weight = 400) => parts.push(svg("text", { x, y, fill: ink, "font-size": size, "font-weight": weight, "font-family": FONT }, text));
+  write(view.querySelector("h2")?.textContent ?? "", 8, 24, 18, 700);
+  let top = legendOf(view, width, 46, { ink, parts, write });
+  const heads = pictures.map((picture) => picture.closest("figure")?.querySelector("h3, h4")?.textContent ?? "");
+  if (heads.some(Boolean)) top += 20;
   let x = 0;
-  let height = 0;
-  const copies = pictures.map((picture) => {
+  pictures.forEach((picture, k) => {
     const copy = styledCopy(picture);
-    const box = picture.viewBox.baseVal;
-    copy.setAttribute("x", x);
-    copy.setAttribute("width", box.width);
-    copy.setAttribute("height", box.height);
-    x += box.width + 24;
-    height = Math.max(height, box.height);
-    return copy;
+    for (const [name, value] of Object.entries({ x, y: top, width: boxes[k].width, height: boxes[k].height })) copy.setAttribute(name, String(value));
+    if (heads[k]) write(heads[k], x + 8, top - 6, 14, 700);
+    parts.push(copy);
+    x += boxes[k].width + GAP;
   });
-  const width = x - 24;
-  return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height }, svg("rect", { width, height, fill: paper }), ...copies);
+  const height = top + Math.max(...boxes.map((box) => box.height)) + 8;
+  return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height }, ...parts);
+}
+
+/** The entries of a view's legend with their signs, in lines. Returns where the drawings may start. */
+function legendOf(view, width, top, { ink, parts, write }) {
+  let [x, y] = [8, top];
+  const entries = [...view.querySelectorAll(".legend > span")];
+  for (const entry of entries) {
+    const wide = 30 + 7 * entry.textContent.length;
+    if (x > 8 && x + wide > width) [x, y] = [8, y + 20];
+    const sign = getComputedStyle(entry.querySelector("i"));
+    const isRound = sign.borderRadius === "50%";
+    if (isRound || parseFloat(sign.height) > 4) {
+      const stroke = parseFloat(sign.borderTopWidth) ? sign.borderTopColor : "none";
+      parts.push(svg("rect", { x, y: y - 10, width: 10, height: 10, rx: isRound ? 5 : 2, fill: sign.backgroundColor, stroke, "stroke-width": 2 }));
+    } else {
+      const dash = sign.borderTopStyle === "dashed" ? "5 3" : "none";
+      parts.push(svg("line", { x1: x, x2: x + 16, y1: y - 5, y2: y - 5, stroke: sign.borderTopColor || ink, "stroke-width": parseFloat(sign.borderTopWidth), "stroke-dasharray": dash }));
+    }
+    write(entry.textContent, x + 22, y, 13);
+    x += wide;
+  }
+  return entries.length ? y + 12 : top - 12;
 }
 
 function styledCopy(picture) {

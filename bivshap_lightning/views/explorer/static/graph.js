@@ -1,15 +1,17 @@
 // Two graphs side by side: the quotient of H, with a box for every group, and G, with the strongest importances.
 
-import { GROUP_COLOURS, ROLES, count, el, format, listing, shorten, svg } from "./dom.js";
+import { GROUP_COLOURS, ROLES, count, el, format, listing, svg } from "./dom.js";
 import { alikePlayers, quotient } from "./decide.js";
+import { shortName } from "./names.js";
 
 const MAX_BOXES = 28;
 const MIN_ALIKE = 3;
 const MAX_ALL = 24;
 const MAX_NODES = 20;
 const MAX_EDGES = 40;
-const CHARACTER = 7.4; // widest mean width of a character of a label, in pixels
+const CHARACTER = 8.4; // widest mean width of a character of a label, in pixels
 const LABEL_GAP = 20;
+const LINE = 15;
 const LEAST_SCALE = 0.8; // of H on narrow pages, which scroll instead of shrinking it further
 
 /** Features that were drawn in G first, by run and subject: they keep their places when the epoch changes. */
@@ -100,7 +102,7 @@ function layOut(context, shown, layers, width, alike) {
 }
 
 function linesOf(context, members, most) {
-  const lines = members.slice(0, members.length > 4 ? 3 : 4).map((player) => shorten(context.label(player), most));
+  const lines = members.slice(0, members.length > 4 ? 3 : 4).map((player) => shortName(context.graph, player, most));
   if (members.length > 4) lines.push(`and ${members.length - 3} more`);
   return lines;
 }
@@ -157,7 +159,7 @@ function drawImportances(context, width) {
   const shown = nodesOf(context);
   const pairs = strongestPairs(graph, shown, selected);
   const size = Math.max(320, Math.min(width, 620));
-  const most = size < 450 ? 11 : 16;
+  const most = size < 450 ? 11 : size < 560 ? 14 : 16;
   const longest = Math.max(...shown.map((player) => Math.min(most, [...context.label(player)].length)));
   const radius = size / 2 - LABEL_GAP - 8 - CHARACTER * longest;
   const [centre, middle] = [size / 2, radius + 36];
@@ -165,7 +167,9 @@ function drawImportances(context, width) {
     const angle = (2 * Math.PI * k) / shown.length - Math.PI / 2;
     return [player, { x: centre + radius * Math.cos(angle), y: middle + radius * Math.sin(angle), angle, most }];
   }));
-  const picture = svg("svg", { viewBox: `0 0 ${size} ${2 * middle}`, width: size, height: 2 * middle, class: "zoomable", role: "group", "aria-label": "Explanation graph G" });
+  const top = placeLabels([...at.values()], centre, middle, radius + LABEL_GAP);
+  const height = 2 * (middle - top);
+  const picture = svg("svg", { viewBox: `0 ${top} ${size} ${height}`, width: size, height, class: "zoomable", role: "group", "aria-label": "Explanation graph G" });
   picture.append(arrowHead("g-arrow"), arrowHead("g-arrow-negative"));
   const strongest = Math.max(...pairs.map(([i, j]) => Math.abs(graph.weights[i * graph.n + j])), 1e-300);
   for (const [i, j] of [...pairs].reverse()) {
@@ -178,6 +182,26 @@ function drawImportances(context, width) {
   const again = shown.length < graph.n && el("button", { type: "button", click: () => { places.delete(placeKey(context)); context.redraw(); } }, "Choose them again for this epoch");
   const caption = `An arrow a → b is the importance of b once a is present: the wider, the more${selected >= 0 ? `; all of ${context.label(selected)}` : ""}. Orange: positive, blue and dashed: negative. Larger discs: larger Shapley values.${about} `;
   return { pairs, node: el("figure", {}, el("h3", {}, "G: what is important once what is there"), panZoom(picture), el("figcaption", {}, caption, again)) };
+}
+
+/** Labels at the sides of a circle, at least a line apart: above the middle they move up, below it down. Returns the top. */
+function placeLabels(nodes, centre, middle, reach) {
+  let furthest = reach;
+  for (const side of [1, -1]) {
+    const ofSide = nodes.filter((node) => (node.x - centre >= -0.5) === (side > 0));
+    for (const half of [1, -1]) {
+      let next = -Infinity;
+      const ofHalf = ofSide.filter((node) => (node.y >= middle) === (half > 0)).sort((a, b) => half * (a.y - b.y));
+      for (const node of ofHalf) {
+        const away = Math.max(Math.abs(reach * Math.sin(node.angle)), next);
+        next = away + LINE;
+        furthest = Math.max(furthest, away);
+        const across = Math.sqrt(Math.max(0, reach * reach - away * away));
+        Object.assign(node, { side, labelX: centre + side * Math.max(across, Math.abs(node.x - centre) * 0.5 + 4), labelY: middle + half * away });
+      }
+    }
+  }
+  return middle - furthest - 16;
 }
 
 function placeKey(context) {
@@ -229,12 +253,10 @@ function nodeOf(context, player, place, largest) {
   const name = context.label(player);
   const said = `${name}${context.decision.roles ? `: ${context.decision.roles[player]}` : ""}`;
   const importance = context.graph.axis ? Math.abs(context.graph.axis.shapley[player]) / largest : 0.5;
-  const cosine = Math.cos(place.angle);
-  const anchor = Math.abs(cosine) < 0.25 ? "middle" : cosine > 0 ? "start" : "end";
   return svg("g", { class: "node", ...context.mark(player, said) },
     svg("title", {}, said),
     svg("circle", { cx: place.x, cy: place.y, r: 5 + 7 * importance, class: "disc", style: { stroke: role.colour, fill: role.colour } }),
-    svg("text", { x: place.x + LABEL_GAP * cosine, y: place.y + LABEL_GAP * Math.sin(place.angle) + 4, "text-anchor": anchor, class: "label" }, shorten(name, place.most)),
+    svg("text", { x: place.labelX, y: place.labelY + 4, "text-anchor": place.side > 0 ? "start" : "end", class: "label" }, shortName(context.graph, player, place.most)),
   );
 }
 

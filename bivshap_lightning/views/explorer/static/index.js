@@ -5,6 +5,7 @@ import { closest, el, replace } from "./dom.js";
 import { decide } from "./decide.js";
 import { EmbeddedSource, TensorBoardSource } from "./source.js";
 import { Store, readAddress, writeAddress } from "./state.js";
+import { buildAnnouncer, statementsOf } from "./announce.js";
 import { drawAxis } from "./axis.js";
 import { drawDetails, summaryOf } from "./details.js";
 import { drawGraph } from "./graph.js";
@@ -13,6 +14,7 @@ import { drawInput } from "./input.js";
 import { drawTime } from "./time.js";
 import { drawNumbers } from "./numbers.js";
 import { buildControls, buildGamma, buildTabs } from "./controls.js";
+import { followDarkMode } from "./dark.js";
 
 const VIEWS = {
   axis: { title: "Axis", draw: drawAxis },
@@ -83,13 +85,14 @@ export class Explorer {
     this.gammaControl = buildGamma(this);
     this.tabs = buildTabs(this, VIEWS);
     this.message = el("div", { class: "message", role: "status" });
+    this.announcer = buildAnnouncer();
     this.summary = el("div", {});
-    this.mainView = el("section", { class: "view", id: "main-view", role: "tabpanel", "aria-live": "off" });
-    this.besideView = el("section", { class: "view", "aria-label": "Second view" });
+    this.mainView = el("section", { class: "view", id: "main-view", role: "tabpanel" });
+    this.besideView = el("section", { class: "view" });
     this.details = el("aside", { class: "details", "aria-label": "Selected feature" });
     this.views = el("div", { class: "views" }, this.mainView, this.besideView, this.details);
     this.body = el("div", {}, this.gammaControl.node, this.summary, this.tabs.node, this.views);
-    replace(this.root, this.controls.node, this.message, this.body);
+    replace(this.root, this.announcer.node, this.controls.node, this.message, this.body);
     this.link();
     new ResizeObserver(() => {
       if (this.graph && Math.abs(this.root.clientWidth - (this.drawnWidth ?? 0)) > 8) this.draw();
@@ -247,18 +250,26 @@ export class Explorer {
     this.drawing = VIEWS[state.view].draw(this.context(this.mainView.clientWidth - 26));
     this.mainView.setAttribute("aria-labelledby", `tab-${state.view}`);
     this.redrawInto(this.mainView, el("h2", {}, this.titleOf(state.view)), this.drawing.node);
+    if (beside) this.besideView.setAttribute("aria-label", `Beside: ${VIEWS[beside].title}`);
     if (beside) this.redrawInto(this.besideView, el("h2", {}, VIEWS[beside].title), VIEWS[beside].draw(this.context(this.besideView.clientWidth - 26)).node);
-    drawDetails(this.context(0), this.details);
+    this.redrawInto(this.details, drawDetails(this.context(0)));
+    this.announcer.update(statementsOf(this.context(0), this.titleOf(state.view)));
     this.hover([]);
     clearTimeout(this.addressTimer); // browsers limit how often an address may change
     this.addressTimer = setTimeout(() => writeAddress(this.store.state, this.tab), 200);
   }
 
-  /** Replaces a view; the feature that had the focus gets it again. */
+  /** Replaces a view; what had the focus, a feature or a control, gets it again, or else the view. */
   redrawInto(view, ...children) {
-    const focused = view.contains(document.activeElement) ? document.activeElement.getAttribute("data-player") : null;
+    const key = (node) => node.getAttribute("data-player") ?? node.getAttribute("aria-label") ?? node.textContent;
+    const wanted = view.contains(document.activeElement) ? key(document.activeElement) : null;
     replace(view, ...children);
-    if (focused !== null) view.querySelector(`[data-player="${Number(focused)}"]`)?.focus();
+    if (wanted === null) return;
+    view.tabIndex = -1;
+    view.focus({ preventScroll: true });
+    const again = () => document.activeElement === view && [...view.querySelectorAll("[data-player], button, select")].find((node) => key(node) === wanted)?.focus();
+    again();
+    if (view === this.mainView) this.drawing.ready?.then(again); // views that read first
   }
 
   titleOf(view) {
@@ -359,10 +370,12 @@ export class Explorer {
 /** TensorBoard's entry point. */
 export async function render() {
   const style = el("link", { rel: "stylesheet", href: "./style.css" });
-  const root = el("main", { class: "bivshap-explorer", lang: "en" });
+  const root = el("div", {});
+  const page = el("main", { class: "bivshap-explorer", lang: "en" }, el("h1", { class: "unseen" }, "Bivariate Shapley audits"), root);
   document.head.append(style);
-  document.body.replaceChildren(root);
-  followDarkMode(root);
+  document.documentElement.lang = "en";
+  document.body.replaceChildren(page);
+  followDarkMode(page);
   const explorer = new Explorer(root, new TensorBoardSource(), "bivshap");
   await new Promise((resolve) => {
     style.addEventListener("load", resolve);
@@ -382,18 +395,4 @@ export async function renderEmbedded() {
   window.addEventListener("hashchange", unfold); // links to sections of the page open them
   unfold();
   await new Explorer(root, new EmbeddedSource(JSON.parse(data.textContent)), "explore").start();
-}
-
-/** TensorBoard says by a class of its own body whether it is dark; the frame follows where it may look. */
-function followDarkMode(root) {
-  try {
-    const body = window.parent.document.body;
-    if (window.parent === window) return;
-    const follow = () => root.classList.toggle("dark", body.classList.contains("dark-mode"));
-    root.classList.add("light");
-    follow();
-    new MutationObserver(follow).observe(body, { attributes: true, attributeFilter: ["class"] });
-  } catch {
-    // A frame of another origin: the system's preference decides.
-  }
 }

@@ -1,6 +1,7 @@
 // The input itself: the picture with its parts, the sentence with its words, the row with its columns.
 
-import { closest, count, el, format, shorten, svg } from "./dom.js";
+import { closest, count, el, format, svg } from "./dom.js";
+import { shortName, shorten, shortenAll, withoutSharedStart } from "./names.js";
 
 /** What a part is to the selected one; colours of Okabe and Ito. */
 const RELATIONS = {
@@ -12,6 +13,7 @@ const POSITIVE = [213, 94, 0];
 const NEGATIVE = [0, 114, 178];
 const LONGEST_SIDE = 460;
 const MAX_LABELS = 12;
+const [WIDEST, LINE] = [9.3, 14]; // mean width of a character of a chip, and height of a label, in pixels
 
 /** @param {import("./index.js").Context} context */
 export function drawInput(context) {
@@ -83,10 +85,15 @@ function drawPicture(context, picture, relation) {
   const plain = picture.pixels && context.width > 2 * width + 40 ? svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": "The picture itself" }, svg("image", { href: paint(context, picture, null, scale), x: 0, y: 0, width, height })) : null;
   const node = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "input-picture", role: "group", "aria-label": "The picture with its parts" });
   node.append(svg("image", { href: paint(context, picture, relation, scale), x: 0, y: 0, width, height }));
+  const written = []; // labels that stand already, the most important parts first: one that would cover them is left out
+  const short = shortenAll(withoutSharedStart(context.graph.names), 8);
   for (const [player, x, y] of labelPlaces(context, picture)) {
-    const text = shorten(context.label(player), 8);
+    const text = short[player];
     const half = 4 * text.length + 2;
-    node.append(svg("text", { x: Math.max(half, Math.min(width - half, (x + 0.5) * scale)), y: (y + 0.5) * scale + 4, "text-anchor": "middle", class: "part-label", ...context.mark(player, context.label(player)) }, text));
+    const place = { x: Math.max(half, Math.min(width - half, (x + 0.5) * scale)), y: (y + 0.5) * scale + 4, half };
+    if (written.some((other) => Math.abs(other.x - place.x) < half + other.half && Math.abs(other.y - place.y) < LINE)) continue;
+    written.push(place);
+    node.append(svg("text", { x: place.x, y: place.y, "text-anchor": "middle", class: "part-label", ...context.mark(player, context.label(player)) }, text));
   }
   const outline = svg("path", { class: "outline" });
   node.append(outline);
@@ -155,7 +162,8 @@ function labelPlaces(context, { segments, height, width }) {
     const far = Math.hypot((at % width) - sum[0] / sum[2], Math.floor(at / width) - sum[1] / sum[2]);
     if (far < (nearest.get(player)?.far ?? Infinity)) nearest.set(player, { far, at });
   });
-  return [...nearest].map(([player, { at }]) => [player, at % width, Math.floor(at / width)]);
+  const rank = new Map(context.order.map((player, k) => [player, player === context.selected ? -1 : k]));
+  return [...nearest].sort(([a], [b]) => rank.get(a) - rank.get(b)).map(([player, { at }]) => [player, at % width, Math.floor(at / width)]);
 }
 
 /** The edges between pixels of some parts and all others, as a path. */
@@ -181,13 +189,14 @@ function drawChips(context, relation) {
   const isText = graph.words !== null;
   const measure = el("canvas").getContext("2d");
   measure.font = "15px system-ui, sans-serif";
-  const width = Math.max(320, Math.min(context.width, 860));
+  const width = Math.min(context.width, 860);
   const node = svg("svg", { role: "group", "aria-label": isText ? "The text with its words" : "The row with its columns" });
   let [x, y] = [4, 4];
   for (let player = 0; player < graph.n; player += 1) {
-    const text = shorten(isText ? graph.words[player] : graph.names[player], 40);
-    const wide = measure.measureText(text).width + (isText ? 12 : 22);
-    if (x + wide > width - 4) [x, y] = [4, y + (isText ? 32 : 38)];
+    const most = Math.min(40, Math.floor((width - 44) / WIDEST));
+    const text = isText ? shorten(graph.words[player], most) : shortName(graph, player, most);
+    const wide = Math.min(measure.measureText(text).width + (isText ? 12 : 22), width - 8);
+    if (x > 4 && x + wide > width - 4) [x, y] = [4, y + (isText ? 32 : 38)];
     const { colour, strength } = colourOf(context, relation, player);
     const value = graph.axis ? format(graph.axis.shapley[player]) : "unknown";
     const said = `${context.label(player)}: Shapley value ${value}${relation[player] ? `, ${RELATIONS[relation[player]].words}` : ""}`;

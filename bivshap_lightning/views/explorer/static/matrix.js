@@ -1,18 +1,20 @@
 // E2, C or H as a heat map, players ordered by group: for graphs that are too dense to draw.
 
-import { count, el, format, shorten, svg } from "./dom.js";
+import { count, el, format, svg } from "./dom.js";
+import { shortName } from "./names.js";
 
 export const MATRICES = {
-  E2: { title: "E2", words: "row i, column j: importance of i once j is present" },
-  C: { title: "C", words: "what two features take from each other (blue, they replace each other) or give each other (orange, partners)" },
-  H: { title: "H", words: "row i, column j: whether i makes j redundant at this γ" },
+  E2: { title: "E2: importance", words: "row i, column j: importance of i once j is present" },
+  C: { title: "C: interaction", words: "what two features take from each other (blue, they replace each other) or give each other (orange, partners)" },
+  H: { title: "H: redundancy", words: "row i, column j: whether i makes j redundant at this γ" },
 };
 
 const BLUE = [0, 114, 178];
 const ORANGE = [230, 159, 0];
 const INK = [38, 50, 56];
 const LABELLED = 40;
-const [CHARACTER, MAX_CHARACTERS, LEAST_CELL] = [7.2, 16, 12];
+const UPRIGHT = 15; // narrower columns have upright labels, which need less room
+const [CHARACTER, CHARACTERS, LEAST_CELL] = [8.2, [16, 13, 10], 11.5];
 
 /** E2 of each graph: its weights transposed. They do not change with gamma. */
 const transposed = new WeakMap();
@@ -25,12 +27,17 @@ export function drawMatrix(context) {
   const values = valuesOf(context, kind);
   const value = (i, j) => values[i * graph.n + j];
   const size = Math.max(300, Math.min(context.width, 760));
-  const longest = CHARACTER * Math.min(MAX_CHARACTERS, Math.max(...players.map((player) => [...context.label(player)].length)));
-  const labelled = graph.n <= LABELLED && (size - 1.5 * longest) / graph.n > LEAST_CELL;
+  const needed = Math.max(...players.map((player) => [...context.label(player)].length));
+  const fitting = CHARACTERS.find((n) => (size - 1.5 * CHARACTER * Math.min(n, needed)) / graph.n > LEAST_CELL);
+  const labelled = graph.n <= LABELLED && fitting !== undefined;
+  const most = fitting ?? CHARACTERS[0];
+  const longest = CHARACTER * Math.min(most, needed);
   const left = labelled ? longest + 14 : 16;
-  const top = labelled ? 0.87 * longest + 18 : 16;
-  const side = size - left - (labelled ? 0.5 * longest + 12 : 8); // labels of columns lean to the right
+  const top = labelled ? longest + 14 : 16;
+  const side = size - left - (labelled ? 0.5 * longest + 12 : 8); // labels of wide columns lean to the right
   const cell = side / graph.n;
+  const turn = cell < UPRIGHT ? -90 : -60;
+  const fontSize = `${Math.min(13, cell - 0.5)}px`;
   const largest = kind === "H" ? 1 : largestOf(values, graph.n);
   const picture = svg("svg", { viewBox: `0 0 ${size} ${top + side + 8}`, width: size, height: top + side + 8, role: "group", "aria-label": `Matrix ${kind}: ${MATRICES[kind].words}` });
   picture.append(svg("image", { href: heatMap(players, values, largest, kind), x: left, y: top, width: side, height: side, preserveAspectRatio: "none", style: { imageRendering: "pixelated" } }));
@@ -39,15 +46,15 @@ export function drawMatrix(context) {
     players.forEach((player, k) => {
       const middle = (k + 0.5) * cell;
       picture.append(
-        svg("text", { x: left - 6, y: top + middle + 4, "text-anchor": "end", class: "label", ...context.mark(player, context.label(player)) }, shorten(context.label(player), MAX_CHARACTERS)),
-        svg("text", { transform: `translate(${left + middle + 3} ${top - 6}) rotate(-60)`, class: "label", "data-players": player }, shorten(context.label(player), MAX_CHARACTERS)),
+        svg("text", { x: left - 6, y: top + middle + 4, "text-anchor": "end", class: "label", style: { fontSize }, ...context.mark(player, context.label(player)) }, shortName(graph, player, most)),
+        svg("text", { transform: `translate(${left + middle + 3} ${top - 6}) rotate(${turn})`, class: "label", style: { fontSize }, "data-players": player }, shortName(graph, player, most)),
       );
     });
   }
   groupFrames(context, players, left, top, cell).forEach((frame) => picture.append(frame));
   const bands = [svg("rect", { class: "band" }), svg("rect", { class: "band" })];
   picture.append(...bands);
-  const said = el("p", { class: "note", "aria-live": "polite" }, MATRICES[kind].words);
+  const said = el("p", { class: "note" }, `${MATRICES[kind].words}. Point at a cell for its names and its number.`);
   followPointer(context, { picture, players, left, top, cell, kind, value, said });
   const position = new Map(players.map((player, k) => [player, k]));
   context.onHover.push((hovered) => {

@@ -35,7 +35,7 @@ function evaluationsOf(record) {
 }
 
 function verdictOf(verdict) {
-  if (!verdict) return el("p", { class: "note" }, "No verdict: this record was not judged. RedundancyGate and `bivshap gate --keep` put one beside it.");
+  if (!verdict) return el("p", { class: "note" }, "No verdict: this record was not judged. The callback RedundancyGate and the command bivshap gate --keep put one beside it.");
   const signs = { pass: "✓", fail: "✗", warn: "!" };
   return el("div", { class: `verdict ${verdict.passed ? "pass" : "fail"}` },
     el("b", {}, verdict.error ? "The gate could not judge" : verdict.passed ? "✓ The gate passed" : "✗ The gate failed"),

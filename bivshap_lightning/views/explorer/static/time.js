@@ -1,7 +1,8 @@
 // Features over the epochs of a run, and two epochs or runs side by side with what changed.
 
-import { GROUP_COLOURS, ROLES, el, format, replace, shorten, svg, ticks } from "./dom.js";
+import { GROUP_COLOURS, ROLES, el, format, replace, svg, ticks } from "./dom.js";
 import { decide } from "./decide.js";
+import { shortName, shortenAll, withoutSharedStart } from "./names.js";
 
 const MAX_LINES = 10;
 const MAX_CHANGES = 15;
@@ -50,7 +51,8 @@ function chart(context, points, byRank) {
   const names = ranked(last).slice(0, MAX_LINES).map((player) => last.names[player]);
   const chosen = context.selected >= 0 ? context.graph.names[context.selected] : null;
   if (chosen && !names.includes(chosen)) names.push(chosen);
-  const lines = names.map((name) => ({ name, at: points.map((point) => valueAt(point, name, byRank)) }));
+  const short = shortenAll(names, 16);
+  const lines = names.map((name, k) => ({ name, short: short[k], at: points.map((point) => valueAt(point, name, byRank)) }));
   const known = lines.flatMap((line) => line.at.filter(Boolean));
   const most = byRank ? Math.max(...known.map((at) => at.y)) : Math.max(...known.map((at) => at.y + at.half), 1e-300);
   const width = Math.max(380, Math.min(context.width, 900));
@@ -99,10 +101,15 @@ function lineOf(context, line, colour, { x, y, byRank, labelX, labelY }) {
   node.append(svg("polyline", { points: found.map((at) => `${x(at.k)},${y(at.y)}`).join(" "), style: { stroke: colour }, class: "series-line" }));
   found.forEach((at, place) => {
     if (found.length > 14 && place && at.role === found[place - 1].role && at !== end) return;
-    node.append(svg("circle", { cx: x(at.k), cy: y(at.y), r: 8, class: "sign-back" }), svg("text", { x: x(at.k), y: y(at.y) + 4.5, "text-anchor": "middle", class: "sign", style: { fill: colour } }, ROLES[at.role].sign, svg("title", {}, `${line.name}: ${at.role}`)));
+    node.append(svg("circle", { cx: x(at.k), cy: y(at.y), r: 8, class: "sign-back" }), svg("text", { x: x(at.k), y: y(at.y) + 4.5, "text-anchor": "middle", class: "sign", style: { fill: textColour(colour) } }, ROLES[at.role].sign, svg("title", {}, `${line.name}: ${at.role}`)));
   });
-  node.append(svg("text", { x: labelX, y: labelY + 4, class: "label", style: { fill: colour } }, `${ROLES[end.role].sign} ${shorten(line.name, 18)}`));
+  node.append(svg("text", { x: labelX, y: labelY + 4, class: "label", style: { fill: textColour(colour) } }, `${ROLES[end.role].sign} ${line.short}`));
   return node;
+}
+
+/** A colour of a line as a colour of text: nearer to that of all text, so that it can be read on the page. */
+function textColour(colour) {
+  return `color-mix(in srgb, ${colour} 50%, var(--ink))`;
 }
 
 async function fillChange(context, node) {
@@ -118,8 +125,9 @@ async function fillChange(context, node) {
   const other = moments.find((m) => m.tag === wantedTag && m.step === wantedStep) ?? moments.find((m) => m.run !== context.moment.run || m.step !== context.moment.step || m.tag !== context.moment.tag);
   const option = (value, text, selected) => el("option", { value, selected }, text);
   const choose = (moment) => store.set({ with: JSON.stringify([moment.run, moment.tag, moment.step]) });
-  const pickers = el("p", { class: "pickers" }, "Compare with ",
-    el("select", { "aria-label": "Run to compare with", change: (event) => store.set({ with: JSON.stringify([event.target.value]) }) }, runs.map((name) => option(name, name, name === run))),
+  const brief = withoutSharedStart(runs, ["/"]);
+  const runPicker = el("select", { "aria-label": "Run to compare with", change: (event) => store.set({ with: JSON.stringify([event.target.value]) }) }, runs.map((name, k) => option(name, brief[k] || name, name === run)));
+  const pickers = el("p", { class: "pickers" }, "Compare with ", runs.length > 1 && runPicker,
     el("select", { "aria-label": "Epoch to compare with", change: (event) => choose(moments[event.target.selectedIndex]) }, moments.map((m, k) => option(k, context.momentName(m), m === other))));
   const content = el("div", {});
   replace(node, pickers, content);
@@ -164,7 +172,7 @@ function changePicture(context, before, other) {
   const roomy = width > 640;
   const row = 26;
   const height = 30 + row * shown.length + 30;
-  const [left, right] = roomy ? [180, width - 330] : [108, width - 172];
+  const [left, right] = roomy ? [204, width - 352] : [118, width - 172];
   const roleX = right + (roomy ? 186 : 128);
   const high = Math.max(...shown.map((c) => Math.max(c.from, c.to)), 1e-300);
   const x = (value) => left + (value / high) * (right - left);
@@ -178,7 +186,7 @@ function changePicture(context, before, other) {
     const [was, is] = c.roles;
     picture.append(svg("g", { class: isSure ? "row" : "row unsure", ...context.mark(c.now, said) }, svg("title", {}, said),
       svg("rect", { x: 0, y: y - row / 2, width, height: row, class: "row-back" }),
-      svg("text", { x: left - 14, y: y + 4.5, "text-anchor": "end", class: "label" }, shorten(context.label(c.now), roomy ? 22 : 11)),
+      svg("text", { x: left - 14, y: y + 4.5, "text-anchor": "end", class: "label" }, shortName(graph, c.now, roomy ? 22 : 11)),
       svg("line", { x1: x(c.from), x2: x(c.to), y1: y, y2: y, class: "lost" }),
       svg("circle", { cx: x(c.from), cy: y, r: 5, class: "ring" }), svg("circle", { cx: x(c.to), cy: y, r: 5, class: "dot" }),
       svg("text", { x: right + 16, y: y + 4.5, class: "label" }, changeText(c, roomy ? null : Math.abs(shown[0].by))),
