@@ -15,6 +15,7 @@ from bivshap_lightning.explainers.kernel import Kernel
 from bivshap_lightning.explainers.null_players import ReducedGame
 from bivshap_lightning.explainers.proxy import GaussianProcessProxy
 from bivshap_lightning.explainers.proxy.estimator import fit_work
+from bivshap_lightning.explainers.proxy.prediction import MOST_PAIRS, most_pairs
 from bivshap_lightning.explainers.registry import Explainer, register
 from bivshap_lightning.explainers.sampling import Sampling
 from bivshap_lightning.explainers.stages import TIMES_MINIMUM, check_target_error
@@ -38,8 +39,6 @@ EXPECTED_SHARE = 8
 # Enumeration of up to this work per sample takes little more time than an estimate: on a CPU core some milliseconds.
 # Rows of the smallest models cost as much as LEAST_WORK, because they have to be made and read.
 ENUMERATION_WORK, LEAST_WORK = 2**27, 1000
-# More coalitions than these need more than half a gigabyte for the systems of the proxy.
-MOST_PROXY_COALITIONS = 6500
 
 
 @register
@@ -200,7 +199,9 @@ def proxy_limit(n_players: int, most: int, work_per_row: int, *, n_background: i
 
     def pays(n_coalitions: int) -> bool:
         saved = rows_saved * n_coalitions * work_per_row
-        return least <= n_coalitions <= MOST_PROXY_COALITIONS and saved > fit_work(n_players, n_coalitions)
+        # Systems of more pairs need more than half a gigabyte.
+        fits = min(n_coalitions // 2, most_pairs(n_players)) <= MOST_PAIRS
+        return least <= n_coalitions and fits and saved > fit_work(n_players, n_coalitions)
 
     if not has_target:
         return most if pays(most) else 0

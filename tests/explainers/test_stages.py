@@ -182,7 +182,8 @@ def test_work_of_a_row_is_counted_from_shapes():
 
 def test_the_proxy_is_not_given_more_rows_than_pay():
     assert proxy_limit(64, 4352, 10**9, has_target=False) == 4352
-    assert proxy_limit(64, 10**5, 10**9, has_target=False) == 0  # its systems would not fit into memory
+    assert proxy_limit(64, 10**5, 10**9, has_target=False) == 10**5  # of which it is conditioned on some
+    assert proxy_limit(1077, 8404, 10**9, has_target=False) == 0  # its systems would not fit into memory
     assert proxy_limit(64, 4352, 10**4, has_target=True) == 0
     limits = [proxy_limit(64, 4352, work, has_target=True) for work in (10**5, 5 * 10**5, 10**6, 10**7)]
     assert limits == sorted(limits)
