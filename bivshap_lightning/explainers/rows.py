@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -85,7 +86,14 @@ class AllCoalitions(Rows):
 
 
 class RowEstimator(ABC):
-    """An estimator that separates drawing coalitions from estimating; a subclass also has ``name`` and ``is_exact``."""
+    """An estimator that separates drawing coalitions from estimating; a subclass also has ``name`` and ``is_exact``.
+
+    Attributes:
+        is_joint: whether several outcomes of the same rows cost less together than one after the other. If they do not,
+            outcomes beside the first one are estimated only when someone asks for them.
+    """
+
+    is_joint: ClassVar[bool] = False
 
     @abstractmethod
     def draw(self, n_players: int, n_coalitions: int, generator: torch.Generator, previous: Rows | None = None) -> Rows:

@@ -65,6 +65,7 @@ class GaussianProcessProxy(kernel.DesignEstimator):
     Attributes:
         name: "proxy".
         is_exact: False.
+        is_joint: True, because the systems of further outcomes are factorised already.
 
     Example:
         >>> from bivshap_lightning.explainers.null_players import ReducedGame
@@ -77,6 +78,7 @@ class GaussianProcessProxy(kernel.DesignEstimator):
 
     name = "proxy"
     is_exact = False
+    is_joint = True
 
     def from_outcomes(self, rows: Rows, outcomes: Sequence[Tensor]) -> list[Estimate]:
         """One estimate for each of several outcomes of the same rows; relevances are those of the first."""
