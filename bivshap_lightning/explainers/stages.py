@@ -115,7 +115,8 @@ class _DrawnRows:
         """Let the values of some of the samples be kept for a later comparison."""
         if self.rows is not None:
             whole = game if len(samples) == game.n_samples else game.part(samples)
-            keep_drawn_values(self.estimator, self.rows, self.values[samples], whole)
+            learned = None if self.learned is None else self.learned[samples]
+            keep_drawn_values(self.estimator, self.rows, self.values[samples], whole, learned)
 
     def keep(self, samples: Tensor) -> None:
         """Go on with some of the samples."""
