@@ -89,8 +89,8 @@ class RowEstimator(ABC):
     """An estimator that separates drawing coalitions from estimating; a subclass also has ``name`` and ``is_exact``.
 
     Attributes:
-        is_joint: whether several outcomes of the same rows cost less together than one after the other. If they do not,
-            outcomes beside the first one are estimated only when someone asks for them.
+        is_joint: whether probabilities and their log-odds are estimated together. If they are not, log-odds are
+            estimated only when someone asks for them.
     """
 
     is_joint: ClassVar[bool] = False
@@ -123,7 +123,7 @@ class RowEstimator(ABC):
 
         Args:
             rows: of this stage.
-            outcomes: likewise.
+            outcomes: likewise; if :attr:`is_joint`, a second one is the log-odds of the first.
             learned: what the previous stage handed on about each sample; None in the first.
 
         Returns:

@@ -5,7 +5,7 @@ import torch
 
 from bivshap_lightning.explainers import explain_until, find_explainer
 from bivshap_lightning.explainers.changes import drawn_values_kept, shapley_changes
-from bivshap_lightning.explainers.proxy import estimator as proxy
+from bivshap_lightning.explainers.proxy import squashed as proxy
 from bivshap_lightning.game import Game
 
 N = 10

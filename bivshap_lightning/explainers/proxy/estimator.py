@@ -3,9 +3,10 @@
 Values are standardised per sample. The process is conditioned on the paired design of
 :mod:`~bivshap_lightning.explainers.design` and on the full coalition, never on the empty one. What it leaves in the
 sample goes through the ``kernel`` estimate, so the result is right for any game, and only its variance depends on how
-well the process predicts. Further outcomes of the same rows, such as log-odds, share the relevances and the factorised
-systems: they are further right-hand sides. Where the process predicts pairs that it has not seen worse than the
-regression of ``kernel`` does, or where a system cannot be factorised, the ``kernel`` estimate is used, which
+well the process predicts. Log-odds of the same rows share the relevances and the
+factorised systems: they are further right-hand sides. Their process helps that of the probability
+(:mod:`~bivshap_lightning.explainers.proxy.squashed`). Where the process predicts pairs that it has not seen worse than
+the regression of ``kernel`` does, or where a system cannot be factorised, the ``kernel`` estimate is used, which
 ``Estimate.notes`` records.
 
 In a run of several stages the relevances of a sample are trained from where its own previous stage left them, in fewer
@@ -20,7 +21,7 @@ at 3,200 pairs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -33,10 +34,8 @@ from bivshap_lightning.explainers.proxy.gaussian_process import (
     N_STEPS,
     Factors,
     Hyperparameters,
-    Posterior,
-    condition,
-    train,
 )
+from bivshap_lightning.explainers.proxy.squashed import SURROGATE_COALITIONS, Fitted, Squashed, Standard, learn
 from bivshap_lightning.explainers.registry import register
 from bivshap_lightning.explainers.rows import AllCoalitions, Rows
 
@@ -81,13 +80,19 @@ class GaussianProcessProxy(kernel.DesignEstimator):
     is_joint = True
 
     def from_outcomes(self, rows: Rows, outcomes: Sequence[Tensor]) -> list[Estimate]:
-        """One estimate for each of several outcomes of the same rows; relevances are those of the first."""
+        """One estimate for each of several outcomes of the same rows, see :meth:`go_on`."""
         return self.go_on(rows, outcomes, None)[0]
 
     def go_on(
         self, rows: Rows, outcomes: Sequence[Tensor], learned: Tensor | None
     ) -> tuple[list[Estimate], Tensor | None]:
-        """The same, with training that starts from the hyperparameters of the samples' previous stage."""
+        """Estimates whose training starts from the hyperparameters of the samples' previous stage.
+
+        Args:
+            rows: of this stage.
+            outcomes: one, or a probability and its log-odds; each sample learns its relevances from the better of them.
+            learned: hyperparameters and this choice; None in the first stage.
+        """
         if isinstance(rows, AllCoalitions):
             return super().from_outcomes(rows, outcomes), None
         design = kernel.design_of(rows)
@@ -96,34 +101,35 @@ class GaussianProcessProxy(kernel.DesignEstimator):
         parts, taught = [], []
         for first in range(0, len(outcomes[0]), block):
             part = slice(first, first + block)
-            start = None if learned is None else Hyperparameters.unpack(learned[part])
-            estimates, parameters = _estimate_block([v[part] for v in values], design, start)
+            start = None if learned is None else learned[part]
+            estimates, found = _estimate_block([v[part] for v in values], design, start)
             parts.append(estimates)
-            taught.append(parameters.pack())
+            taught.append(found)
         return [Estimate.join(same) for same in zip(*parts, strict=True)], torch.cat(taught)
 
 
 def fit_work(n_players: int, n_coalitions: int) -> int:
     """How many multiply-adds of a model take about the time that the fit of one sample takes.
 
-    Training, the systems of all pairs and errors, each with the factor by which it is slower on a processor than the
-    products of a model are.
+    Training on a probability and on its log-odds, the systems of all pairs, errors, and what the process for log-odds
+    predicts, each with the factor by which it is slower on a processor than the products of a model are.
 
     Example:
         >>> round(fit_work(64, 512) / 1e9, 1)
-        2.2
+        5.6
     """
     n_pairs, some = n_coalitions // 2, min(n_coalitions // 2, TRAINING_PAIRS)
     n_functionals = min(n_players**2, ERROR_PAIRS) + min(n_players, ERROR_PLAYERS)
-    training = (N_STEPS + 1) * (10 * some**3 + 16 * some**2 * n_players + 2 * n_players**3)
-    return FIXED_WORK + training + 4 * n_pairs**3 + n_functionals * (2 * n_pairs**2 + 64 * n_pairs)
+    training = 2 * (N_STEPS + 1) * (10 * some**3 + 16 * some**2 * n_players + 2 * n_players**3)
+    systems, errors = 4 * n_pairs**3, n_functionals * (2 * n_pairs**2 + 64 * n_pairs)
+    return FIXED_WORK + training + systems + errors + SURROGATE_COALITIONS // 2 * n_pairs * (8 * n_players + 400)
 
 
 def _block(n_pairs: int, n_players: int, device: torch.device) -> int:
     """Samples that are treated together."""
     n_functionals = min(n_players**2, ERROR_PAIRS + ERROR_PLAYERS)
     some = min(n_pairs, TRAINING_PAIRS)
-    per_sample = 6 * n_pairs**2 + 4 * n_functionals * n_pairs + 8 * some**2 + 6 * some * n_players + 4 * n_players**2
+    per_sample = 6 * n_pairs**2 + 4 * n_functionals * n_pairs + 16 * some**2 + 6 * some * n_players + 4 * n_players**2
     return max(1, (CACHED_ELEMENTS if device.type == "cpu" else MEMORY_ELEMENTS) // per_sample)
 
 
@@ -142,16 +148,17 @@ class _Process:
     factors: Factors
 
     @classmethod
-    def train(cls, values: PairedValues, design: Design, start: Hyperparameters | None) -> _Process:
-        """Find the relevances on some of the pairs of standardised values, from where a previous stage got to."""
+    def train(cls, outcomes: Sequence[Standard], design: Design, learned: Tensor | None) -> tuple[_Process, Tensor]:
+        """Find the relevances on some of the pairs, from where a previous stage got to; and what to hand on."""
         signs, n = design.signs, design.masks.shape[1]
         # Evenly spaced: pairs of all sizes, by a rule that depends on nothing but the design.
         n_some = min(len(signs), TRAINING_PAIRS)
         some = torch.arange(n_some, device=signs.device) * len(signs) // n_some
         ridge = 0.2 if n < VERY_MANY_PLAYERS else 1.0
-        parameters = train(signs[some], values.odd[:, some], values.even[:, some], ridge=ridge, start=start)
+        parameters, choice = learn(outcomes, design, some, ridge, learned)
         signs = torch.cat([signs, torch.ones_like(signs[:1])])
-        return cls(signs, parameters, Factors.of(signs, parameters))
+        packed = parameters.pack()
+        return cls(signs, parameters, Factors.of(signs, parameters)), torch.cat([packed, choice.to(packed)], dim=1)
 
     def variances(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Posterior variances of E2, Shapley values, null column and C per unit of scale, approximated for large n."""
@@ -184,107 +191,117 @@ class _Process:
 
 @dataclass(frozen=True)
 class _Proxy:
-    """A process conditioned on the standardised values of one outcome.
+    """A process conditioned on the values of one outcome.
 
     Attributes:
         process: with the relevances.
-        posterior: given the values.
+        fitted: given the standardised values.
+        squashed: what the process for their log-odds adds; None for what is no probability.
     """
 
     process: _Process
-    posterior: Posterior
+    fitted: Fitted
+    squashed: Squashed | None = None
 
-    def values(self) -> tuple[Tensor, Tensor, Tensor]:
-        """E2, Shapley values and null column of the posterior mean."""
-        parameters, signs, posterior = self.process.parameters, self.process.signs, self.posterior
+    @classmethod
+    def of(cls, process: _Process, standard: Standard) -> _Proxy:
+        """Condition a process on standardised values."""
+        return cls(process, Fitted.of(process.factors, process.parameters, standard))
+
+    def with_log_odds(self, other: _Proxy, design: Design) -> _Proxy:
+        """The same, helped by the process for the log-odds."""
+        process = self.process
+        squashed = Squashed.of(process.signs, process.parameters, self.fitted, other.fitted, design)
+        return replace(self, squashed=squashed)
+
+    def values(self) -> tuple[Tensor, ...]:
+        """E2, Shapley values and null column of what is predicted."""
+        parameters, signs, posterior = self.process.parameters, self.process.signs, self.fitted.posterior
         relevance = parameters.relevance
         shapley = closed_form.odd_part(relevance, signs, parameters.odd_share * posterior.odd)
         shapley += 2 * parameters.linear * (posterior.odd @ signs)
         bivariate, null_column = closed_form.even_part(relevance, signs, posterior.even)
-        return bivariate + shapley[:, :, None] / 2, shapley, null_column + shapley / 2
+        found = bivariate + shapley[:, :, None] / 2, shapley, null_column + shapley / 2
+        if self.squashed is None:
+            return found
+        return tuple(a + b for a, b in zip(found, self.squashed.difference.tensors[:3], strict=True))
 
-    def residuals(self, values: PairedValues) -> PairedValues:
-        """What the posterior mean leaves of the values it was conditioned on; all of the empty coalition's."""
-        noise, odd, even = self.process.parameters.noise, self.posterior.odd, self.posterior.even
-        inside, outside = noise * (even + odd), noise * (even - odd)
-        return PairedValues(values.empty - self.posterior.empty, inside[:, -1:], inside[:, :-1], outside[:, :-1])
+    def squared_errors(self, variances: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
+        """Squared errors of E2, Shapley values, null column and C, from variances per unit of a factor (B, 1)."""
+        found = [variance * factor.view(-1, *[1] * (variance.dim() - 1)) for variance in variances]
+        if self.squashed is None:
+            return found
+        remaining, difference = self.squashed.remaining, self.squashed.difference
+        errors = (*difference.tensors[3:], difference.pairwise_error)
+        found = [x * remaining.view(-1, *[1] * (x.dim() - 1)) for x in found]
+        return [x if error is None else x + error**2 for x, error in zip(found, errors, strict=True)]
+
+    def residuals(self) -> PairedValues:
+        """What is left of the values; all of the empty coalition's."""
+        return self.fitted.residuals() if self.squashed is None else self.squashed.residuals
+
+    def left_out(self) -> tuple[Tensor, Tensor]:
+        """(B, P) leave-one-out residuals, odd and even parts."""
+        return self.fitted.left_out() if self.squashed is None else self.squashed.left_out
 
     def left_out_error(self, design: Design) -> Tensor:
         """(B,) weighted mean square of the leave-one-out residuals of the drawn pairs."""
-        odd, even, _, _ = self.posterior.left_out()
-        return kernel.weigh_squares(odd[:, :-1], even[:, :-1], design)
+        return kernel.weigh_squares(*self.left_out(), design)
 
     def largest_left_out(self) -> Tensor:
         """(B, 1) largest leave-one-out residual: what a coalition that was not drawn may hide."""
-        odd, even, _, _ = self.posterior.left_out()
-        return (odd.abs() + even.abs())[:, :-1].amax(dim=1, keepdim=True)
+        odd, even = self.left_out()
+        return (odd.abs() + even.abs()).amax(dim=1, keepdim=True)
 
     def misfit(self) -> Tensor:
         """(B, 1) mean square of the standardised leave-one-out residuals, at least 1, for the fitted relevances."""
-        odd, even, odd_variance, even_variance = self.posterior.left_out()
+        odd, even, odd_variance, even_variance = self.fitted.posterior.left_out()
         squares = torch.cat([odd**2 / odd_variance, even**2 / even_variance], dim=1)
         n_pairs, n = self.process.signs.shape
         return squares.mean(dim=1, keepdim=True).clamp(min=1) * (n_pairs / (n_pairs - n))
 
 
 def _estimate_block(
-    outcomes: Sequence[PairedValues], design: Design, start: Hyperparameters | None
-) -> tuple[list[Estimate], Hyperparameters]:
-    """The estimates of some samples, one for each outcome, and the hyperparameters that they share."""
-    scaled = [_standardise(values) for values in outcomes]
-    process = _Process.train(scaled[0][0], design, start)
+    outcomes: Sequence[PairedValues], design: Design, learned: Tensor | None
+) -> tuple[list[Estimate], Tensor]:
+    """The estimates of some samples, one for each outcome, and what to hand on to the next stage."""
+    scaled = [Standard.of(values) for values in outcomes]
+    process, learned = _Process.train(scaled, design, learned)
     variances = process.variances()
-    estimates = [
-        _estimate(_Proxy(process, condition(process.factors, standard)), variances, values, standard, spread, design)
-        for values, (standard, spread) in zip(outcomes, scaled, strict=True)
-    ]
-    return estimates, process.parameters
+    proxies = [_Proxy.of(process, standard) for standard in scaled]
+    if len(proxies) > 1:
+        proxies[0] = proxies[0].with_log_odds(proxies[1], design)
+    estimates = [_estimate(proxy, variances, values, design) for proxy, values in zip(proxies, outcomes, strict=True)]
+    return estimates, learned
 
 
-def _standardise(values: PairedValues) -> tuple[PairedValues, Tensor]:
-    """Values of mean 0 and standard deviation 1, without the empty coalition, and the deviation (B, 1)."""
-    known = torch.cat([values.full, values.inside, values.outside], dim=1)
-    center, spread = known.mean(dim=1, keepdim=True), known.std(dim=1, keepdim=True)
-    # A constant game has nothing to standardise.
-    spread = torch.where(spread > 0, spread, torch.ones_like(spread))
-    return values.apply(lambda v: (v - center) / spread), spread
-
-
-def _estimate(
-    proxy: _Proxy,
-    variances: Sequence[Tensor],
-    values: PairedValues,
-    standard: PairedValues,
-    spread: Tensor,
-    design: Design,
-) -> Estimate:
+def _estimate(proxy: _Proxy, variances: Sequence[Tensor], values: PairedValues, design: Design) -> Estimate:
     """The proxy's values with the correction by residuals, or the kernel estimate where the proxy failed."""
-    correction = kernel.estimate_from_values(proxy.residuals(standard), design)
-    misfit = proxy.misfit() * design.widening * proxy.posterior.scale
+    correction, spread = kernel.estimate_from_values(proxy.residuals(), design), proxy.fitted.standard.spread
+    scale = proxy.fitted.posterior.scale
+    squares = proxy.squared_errors(variances, proxy.misfit() * design.widening * scale)
     unseen = kernel.UNSEEN / max(1, design.n_drawn) * proxy.largest_left_out()
     corrections = (correction.bivariate, correction.shapley, correction.null_column)
     results, errors = [], []
-    for value, change, variance in zip(proxy.values(), corrections, variances[:3], strict=True):
+    for value, change, square in zip(proxy.values(), corrections, squares[:3], strict=True):
         shape = (-1, *[1] * (value.dim() - 1))
         results.append((value + change) * spread.view(shape))
-        variance = variance * misfit.view(shape) + change**2 / 4 + unseen.view(shape) ** 2
-        errors.append(variance.clamp(min=0).sqrt() * spread.view(shape))
+        square = square + change**2 / 4 + unseen.view(shape) ** 2
+        errors.append(square.clamp(min=0).sqrt() * spread.view(shape))
     change = correction.bivariate - correction.null_column[:, :, None]
-    pairwise = (variances[3] * misfit[:, :, None] + change**2 / 4).clamp(min=0).sqrt() * spread[:, :, None]
+    pairwise = (squares[3] + change**2 / 4).clamp(min=0).sqrt() * spread[:, :, None]
     for matrix in (results[0], errors[0], pairwise):
         matrix.diagonal(dim1=1, dim2=2).zero_()
-    noise = (variances[0] * proxy.posterior.scale[:, :, None]).clamp(min=0).sum(dim=(1, 2)) * spread[:, 0] ** 2
+    noise = proxy.squared_errors(variances, scale)[0].clamp(min=0).sum(dim=(1, 2)) * spread[:, 0] ** 2
     estimate = Estimate(*results, *errors, pairwise_error=pairwise, noise=noise)
-    return _fall_back(estimate, proxy, values, standard, design)
+    return _fall_back(estimate, proxy, values, design)
 
 
-def _fall_back(
-    estimate: Estimate, proxy: _Proxy, values: PairedValues, standard: PairedValues, design: Design
-) -> Estimate:
+def _fall_back(estimate: Estimate, proxy: _Proxy, values: PairedValues, design: Design) -> Estimate:
     """The plain estimate where the proxy failed, with a note for each sample where that is so."""
-    ours, theirs = proxy.left_out_error(design), kernel.left_out_error(standard, design)
+    ours, theirs = proxy.left_out_error(design), kernel.left_out_error(proxy.fitted.standard.values, design)
     finite = estimate.bivariate.isfinite().all(dim=(1, 2)) & estimate.bivariate_error.isfinite().all(dim=(1, 2))
-    failed = (proxy.posterior.failed | ~finite).tolist()
+    failed = (proxy.fitted.posterior.failed | ~finite).tolist()
     poor = (ours > theirs).tolist()
     reasons = [
         "proxy: factorisation failed, kernel estimate used" if f else
