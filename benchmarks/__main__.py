@@ -136,7 +136,10 @@ def text(found: dict[str, Any], command: str, seconds: float) -> str:
         lines += [f"Sums of {4 * n} unanimity games: {n_games}. The paper's budget is {default_coalitions(n):,}.", ""]
         lines += [*report.error_table(rows), ""]
     lines += ["## Total time over bare forward passes", ""]
-    lines += ["The same rows through the model alone, in chunks of the same size; best of several turns.", ""]
+    lines += [
+        "The same rows through the model alone, in chunks of the same size; best of several turns. Log-odds, which are "
+        "estimated when they are asked for, are not part of it.", "",
+    ]  # fmt: skip
     lines += ["| case | total, s | forward, s | ratio |", "| --- | ---: | ---: | ---: |"]
     lines += [f"| {name} | {t:.3f} | {f:.3f} | {t / f:.2f} |" for name, t, f in found["overhead"]]
     lines += ["", "![total time over bare forward passes](figures/overhead.png)", ""]

@@ -28,12 +28,15 @@ class DrawnValues:
         rows: the coalitions.
         values: (K,) of the coalitions.
         places: (F,) int64, which of the drawn players each player is, -1 for null players that were left out.
+        learned: what the estimator learned about the sample, as in
+            :meth:`~bivshap_lightning.explainers.rows.RowEstimator.go_on`; None for nothing.
     """
 
     estimator: RowEstimator
     rows: Rows
     values: Tensor
     places: Tensor
+    learned: Tensor | None = None
 
 
 _COLLECTED: ContextVar[dict[int, DrawnValues] | None] = ContextVar("collected", default=None)
@@ -62,14 +65,17 @@ def drawn_values_kept() -> Iterator[dict[int, DrawnValues]]:
         _COLLECTED.reset(token)
 
 
-def keep_drawn_values(estimator: RowEstimator, rows: Rows, values: Tensor, game: ReducedGame) -> None:
+def keep_drawn_values(
+    estimator: RowEstimator, rows: Rows, values: Tensor, game: ReducedGame, learned: Tensor | None
+) -> None:
     """Keep the values (B', K) of the samples of a reduced game, if :func:`drawn_values_kept` asks for them."""
     found = _COLLECTED.get()
     if found is None:
         return
     samples = range(game.n_samples) if game.samples is None else game.samples.tolist()
-    for sample, own, places in zip(samples, values, game.places.expand(len(values), -1), strict=True):
-        found[sample] = DrawnValues(estimator, rows, own, places)
+    places = game.places.expand(len(values), -1)
+    for k, sample in enumerate(samples):
+        found[sample] = DrawnValues(estimator, rows, values[k], places[k], None if learned is None else learned[k])
 
 
 def shapley_changes(
@@ -95,7 +101,11 @@ def shapley_changes(
             continue
         n_rows = len(shorter.values)
         differences = torch.stack([new.values[:n_rows] - old.values[:n_rows] for old, new in pairs])
-        estimate = shorter.estimator.from_outcomes(shorter.rows, [differences])[0]
+        known = [old.learned if shorter is pairs[0][0] else new.learned for old, new in pairs]
+        learned = [one for one in known if one is not None]
+        start = torch.stack(learned) if len(learned) == len(pairs) else None
+        # What a game has taught holds for its change as well: learning goes on from there.
+        (estimate,), _ = shorter.estimator.go_on(shorter.rows, [differences], start)
         for k, (_, new), change, error in zip(members, pairs, estimate.shapley, estimate.shapley_error, strict=True):
             found[k] = (_of_all(change, new.places), _of_all(error, new.places))
     return found

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from bivshap_lightning.explainers.explanation import Explanation
-from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
+from bivshap_lightning.explainers.explanation import Explanation, LogOdds
+from bivshap_lightning.explainers.null_players import Estimate, KeptPlayers, ReducedGame
 from bivshap_lightning.explainers.rows import RowEstimator
 from bivshap_lightning.explainers.stages import StagedRun, check_target_error, stage_budgets
 from bivshap_lightning.game import Game
@@ -203,9 +203,33 @@ def _explain_groups(
         for run in runs:
             run.stop()
     estimates = [_with_reason(run.estimate(), choice.reason) for run, choice in zip(runs, choices, strict=True)]
-    names = dict.fromkeys(choice.estimator.name for choice in choices)
-    is_exact = all(choice.estimator.is_exact for choice in choices)
-    return _restored(estimates, groups, " + ".join(names), seed, game.n_evaluations - before, is_exact=is_exact)
+    players = [group.players for group in groups]
+    return Explanation.of(
+        game,
+        method=" + ".join(dict.fromkeys(choice.estimator.name for choice in choices)),
+        seed=seed,
+        n_evaluations=game.n_evaluations - before,
+        is_exact=all(choice.estimator.is_exact for choice in choices),
+        log_odds=_log_odds(runs, players),
+        **_restored(estimates, players),
+    )
+
+
+def _log_odds(runs: Sequence[StagedRun], players: Sequence[KeptPlayers]) -> LogOdds | None:
+    """The explanation of the log-odds as a function of that of the probabilities, if they are known of all samples.
+
+    It holds on to what was drawn, but not to the game and its model.
+    """
+    known = [find for find in (run.log_odds() for run in runs) if find is not None]
+    if len(known) < len(runs):
+        return None
+
+    def find(explanation: Explanation) -> Explanation:
+        values, dtype = _restored([find() for find in known], players), explanation.shapley.dtype
+        values |= {name: value.to(dtype) for name, value in values.items() if isinstance(value, Tensor)}
+        return replace(explanation, behavior="log_odds", log_odds_source=None, **values)
+
+    return find
 
 
 def _with_reason(estimate: Estimate, reason: str) -> Estimate:
@@ -215,16 +239,8 @@ def _with_reason(estimate: Estimate, reason: str) -> Estimate:
     )
 
 
-def _restored(
-    estimates: Sequence[Estimate],
-    groups: Sequence[ReducedGame],
-    method: str,
-    seed: int,
-    n_evaluations: Tensor,
-    *,
-    is_exact: bool,
-) -> Explanation:
-    """The explanation of all players and samples from estimates of the groups."""
+def _restored(estimates: Sequence[Estimate], groups: Sequence[KeptPlayers]) -> dict[str, Any]:
+    """Values and errors of all players and samples from estimates of the groups, by the names of the fields."""
 
     def restore(matrices: Sequence[Tensor], columns: Sequence[Tensor]) -> Tensor:
         parts = (g.restore(m, c) for g, m, c in zip(groups, matrices, columns, strict=True))
@@ -236,28 +252,19 @@ def _restored(
     gains = [e.absolute_gains for e in estimates if e.absolute_gains is not None]
     # A null player has no part in C.
     pairwise = [(e.pairwise_error, torch.zeros_like(e.shapley)) for e in estimates if e.pairwise_error is not None]
-    nested = [e.log_odds for e in estimates if e.log_odds is not None]
-    log_odds = None
-    if len(nested) == len(groups):
-        found = _restored(nested, groups, method, seed, n_evaluations, is_exact=is_exact)
-        log_odds = replace(found, behavior="log_odds")
-    return Explanation.of(
-        groups[0].game,
-        method=method,
-        seed=seed,
-        shapley=restore_vectors([e.shapley for e in estimates]),
-        n_evaluations=n_evaluations,
-        bivariate=restore([e.bivariate for e in estimates], [e.null_column for e in estimates]),
-        standard_error=restore([e.bivariate_error for e in estimates], [e.null_column_error for e in estimates]),
-        shapley_standard_error=restore_vectors([e.shapley_error for e in estimates]),
-        pairwise_standard_error=(
+    return {
+        "shapley": restore_vectors([e.shapley for e in estimates]),
+        "bivariate": restore([e.bivariate for e in estimates], [e.null_column for e in estimates]),
+        "standard_error": restore([e.bivariate_error for e in estimates], [e.null_column_error for e in estimates]),
+        "shapley_standard_error": restore_vectors([e.shapley_error for e in estimates]),
+        "pairwise_standard_error": (
             restore([m for m, _ in pairwise], [c for _, c in pairwise]) if len(pairwise) == len(groups) else None
         ),
-        is_exact=is_exact,
-        absolute_gains=restore([g[0] for g in gains], [g[1] for g in gains]) if len(gains) == len(groups) else None,
-        log_odds=log_odds,
-        notes=_notes(estimates, groups),
-    )
+        "absolute_gains": (
+            restore([g[0] for g in gains], [g[1] for g in gains]) if len(gains) == len(groups) else None
+        ),
+        "notes": _notes(estimates, groups),
+    }
 
 
 def _count_coalitions(estimator: Estimator, reduced: ReducedGame, n_evaluations: int | None) -> int:
@@ -297,7 +304,7 @@ def check_not_too_many(n_coalitions: int, method: str) -> None:
         )
 
 
-def _in_order(parts: list[Tensor], groups: Sequence[ReducedGame]) -> Tensor:
+def _in_order(parts: list[Tensor], groups: Sequence[KeptPlayers]) -> Tensor:
     """Rows of several groups of samples in the order of the samples."""
     if groups[0].samples is None:
         return parts[0]
@@ -305,13 +312,13 @@ def _in_order(parts: list[Tensor], groups: Sequence[ReducedGame]) -> Tensor:
     return torch.empty_like(joined).index_copy_(0, _order(groups), joined)
 
 
-def _order(groups: Sequence[ReducedGame]) -> Tensor:
+def _order(groups: Sequence[KeptPlayers]) -> Tensor:
     return torch.cat([group.samples for group in groups if group.samples is not None])
 
 
-def _notes(estimates: Sequence[Estimate], groups: Sequence[ReducedGame]) -> tuple[str, ...]:
+def _notes(estimates: Sequence[Estimate], groups: Sequence[KeptPlayers]) -> tuple[str, ...]:
     """The notes of all samples in their order, () if there are none."""
-    notes = [note for e, g in zip(estimates, groups, strict=True) for note in e.notes or ("",) * g.n_samples]
+    notes = [note for e, g in zip(estimates, groups, strict=True) for note in e.notes or ("",) * len(g.null_players)]
     if not any(notes):
         return ()
     order = range(len(notes)) if groups[0].samples is None else _order(groups).tolist()

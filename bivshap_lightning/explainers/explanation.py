@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ from torch.nn.functional import pad
 
 from bivshap_lightning.game import Game
 from bivshap_lightning.graph import ExplanationGraph, mean_by_name, structure
+
+LogOdds: TypeAlias = "Callable[[Explanation], Explanation]"
+"""Makes the explanation of the log-odds of that of the probabilities."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +47,9 @@ class Explanation:
             see gains. A value of zero with larger absolute gains is a cancellation, not redundancy.
         pairwise_standard_error: (B, F, F) of the symmetric part ``C[i, j] = E2[i, j] - R[i]`` before it is made
             symmetric; None if the method does not estimate it.
-        log_odds: where probabilities are explained, the explanation of their log-odds (cut to probabilities in
-            [0.001, 0.999]) from the same model rows; None elsewhere, and for methods that do not evaluate coalitions.
-            With background rows they are the log-odds of the mean probability; of "sampling", which evaluates a
-            coalition against one row, the mean of the log-odds, as with ``behavior="log_odds"``.
         notes: B remarks on how a sample's values were found, such as a fallback, "" for none; () if there are none.
+        log_odds_source: the explanation :attr:`log_odds`, or the function that makes it of this explanation when it is
+            first asked for; None if there is none.
 
     Bivariate values have two parts, ``E2[b, i, j] = R[b, i] + C[b, i, j]``, see
     :mod:`bivshap_lightning.graph.structure`: :attr:`potential` R and the symmetric :attr:`pairwise` C.
@@ -81,8 +82,8 @@ class Explanation:
     is_exact: bool = False
     absolute_gains: Tensor | None = None
     pairwise_standard_error: Tensor | None = None
-    log_odds: Explanation | None = None
     notes: tuple[str, ...] = ()
+    log_odds_source: Explanation | LogOdds | None = None
 
     @classmethod
     def of(
@@ -99,7 +100,7 @@ class Explanation:
         is_exact: bool = False,
         absolute_gains: Tensor | None = None,
         pairwise_standard_error: Tensor | None = None,
-        log_odds: Explanation | None = None,
+        log_odds: LogOdds | None = None,
         notes: tuple[str, ...] = (),
     ) -> Explanation:
         """Make an explanation of a game from the values that a method computed.
@@ -116,7 +117,7 @@ class Explanation:
             is_exact: whether the values are free of sampling error.
             absolute_gains: (B, F, F) like ``bivariate`` with the absolute value of every gain.
             pairwise_standard_error: (B, F, F) of the symmetric part before it is made symmetric.
-            log_odds: the explanation of the log-odds of the same rows.
+            log_odds: the function that explains the log-odds of the same rows, called when they are first asked for.
             notes: B remarks on how a sample's values were found, or ().
 
         Raises:
@@ -153,8 +154,8 @@ class Explanation:
             removal=game.removal.description,
             names=game.player_names,
             is_exact=is_exact,
-            log_odds=log_odds,
             notes=notes,
+            log_odds_source=log_odds,
         )
 
     def __len__(self) -> int:
@@ -166,6 +167,18 @@ class Explanation:
             f"Explanation({len(self)} samples, {self.shapley.shape[1]} players, method={self.method!r}, "
             f"behavior={self.behavior!r}, {spent})"
         )
+
+    @cached_property
+    def log_odds(self) -> Explanation | None:
+        """The explanation of the log-odds of explained probabilities, from the same model rows; None elsewhere.
+
+        Probabilities are cut to [0.001, 0.999]. Methods that do not evaluate coalitions have none. With background rows
+        they are the log-odds of the mean probability; of "sampling", which evaluates a coalition against one row, the
+        mean of the log-odds, as with ``behavior="log_odds"``. They are estimated when they are first asked for, also by
+        a graph.
+        """
+        source = self.log_odds_source
+        return source(self) if callable(source) else source
 
     @property
     def potential(self) -> Tensor:
@@ -272,14 +285,16 @@ class Explanation:
         return tuple(on_cpu.graph(index) for index in range(len(self)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the explanation without the cached graphs."""
-        return {name: value for name, value in vars(self).items() if name != "_graphs"}
+        """Pickle the explanation without the cached graphs, with the log-odds instead of the function."""
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"log_odds_source": self.log_odds}
 
     def _on_cpu(self) -> Explanation:
         """The same explanation with all tensors on the CPU, one transfer for each."""
         tensors = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), Tensor)}
         log_odds = None if self.log_odds is None else self.log_odds._on_cpu()
-        return replace(self, log_odds=log_odds, **{name: tensor.detach().cpu() for name, tensor in tensors.items()})
+        return replace(
+            self, log_odds_source=log_odds, **{name: tensor.detach().cpu() for name, tensor in tensors.items()}
+        )
 
     def mean_graph(self, indices: Sequence[int] | None = None, names: Sequence[str] | None = None) -> ExplanationGraph:
         """The mean graph over a subgroup of samples, such as a class; by default over all.

@@ -47,6 +47,8 @@ ROUNDING = 1e-6
 # From so many players on, symmetric products are computed by blocks and the fit in single precision.
 MANY_PLAYERS = 256
 BLOCK_COLUMNS = 128
+# From so many samples on, the products of two columns that all samples share are formed once.
+MANY_SAMPLES = 16
 # Leverages above this are treated as this one: a residual of nearly zero tells nothing about its error.
 LARGEST_LEVERAGE = 0.9
 
@@ -306,6 +308,8 @@ def _gram(weights: Tensor, z: Tensor, dtype: torch.dtype = torch.float32) -> Ten
     """
     n = z.shape[1]
     z, weights = z.to(dtype), weights.to(dtype)
+    if len(weights) >= MANY_SAMPLES:
+        return _gram_by_columns(weights, z)
     width = n if n < MANY_PLAYERS else BLOCK_COLUMNS
     block = max(1, BLOCK_ELEMENTS // max(1, len(z) * width))
     result = torch.empty(len(weights), n, n, dtype=torch.float64, device=z.device)
@@ -317,3 +321,13 @@ def _gram(weights: Tensor, z: Tensor, dtype: torch.dtype = torch.float32) -> Ten
             result[part, first:last, first:] = product
             result[part, first:, first:last] = product.mT
     return result
+
+
+def _gram_by_columns(weights: Tensor, z: Tensor) -> Tensor:
+    """The same with one product for all samples per column of z: only the entries on and above the diagonal."""
+    n, rows, columns = z.shape[1], z.T.contiguous(), weights.T.contiguous()
+    result = z.new_empty(n, n, len(weights))
+    for i in range(n):
+        torch.mm(rows[i:] * rows[i], columns, out=result[i, i:])
+        result[i + 1 :, i] = result[i, i + 1 :]
+    return result.movedim(2, 0).to(torch.float64, memory_format=torch.contiguous_format)

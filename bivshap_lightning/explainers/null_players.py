@@ -134,6 +134,50 @@ def _combine(parts: Sequence[Estimate], change: Callable[[Sequence[Tensor]], Ten
     )
 
 
+@dataclass(frozen=True)
+class KeptPlayers:
+    """Which players of samples remain, to turn what is known about them into what is known about all players.
+
+    Attributes:
+        null_players: bool (B', F).
+        kept: int64 (B' or 1, n), the players that remain.
+        samples: int64 (B',) which samples of the game these are; None for all.
+        has_nulls: whether there is any null player.
+    """
+
+    null_players: Tensor
+    kept: Tensor
+    samples: Tensor | None
+    has_nulls: bool
+
+    def restore(self, bivariate: Tensor, null_column: Tensor) -> Tensor:
+        """A matrix over the remaining players as one over all, null players filled in.
+
+        Args:
+            bivariate: (B, n, n).
+            null_column: (B, n).
+
+        Returns:
+            (B, F, F).
+        """
+        n_samples, n, n_all = len(bivariate), self.kept.shape[1], self.null_players.shape[1]
+        if not self.has_nulls:
+            return bivariate
+        kept = self.kept.expand(n_samples, -1)
+        rows = bivariate.new_zeros(n_samples, n, n_all).scatter_(2, kept[:, None].expand(-1, n, -1), bivariate)
+        rows = torch.where(self.null_players[:, None], null_column[:, :, None], rows)
+        whole = rows.new_zeros(n_samples, n_all, n_all).scatter_(1, kept[:, :, None].expand(-1, -1, n_all), rows)
+        return whole.masked_fill_(self.null_players[:, :, None], 0)
+
+    def restore_vector(self, vector: Tensor) -> Tensor:
+        """A (B, n) vector as (B, F), zero for null players."""
+        if not self.has_nulls:
+            return vector
+        whole = vector.new_zeros(len(vector), self.null_players.shape[1])
+        whole.scatter_(1, self.kept.expand(len(vector), -1), vector)
+        return whole.masked_fill_(self.null_players, 0)
+
+
 class ReducedGame:
     """A game over the players that are not null, for samples with equally many of them.
 
@@ -149,6 +193,7 @@ class ReducedGame:
         n_players: n.
         n_samples: B', the number of samples that take part.
         samples: the argument.
+        players: which players remain.
 
     Example:
         >>> game = Game(lambda x: x.sum(dim=1), torch.tensor([[0.0, 3.0, 0.0], [1.0, 2.0, 3.0]]), behavior="output")
@@ -160,12 +205,13 @@ class ReducedGame:
 
     def __init__(self, game: Game, samples: Tensor | None = None) -> None:
         self.game, self.samples, self.device = game, samples, game.device
-        self.null_players = game.null_players if samples is None else game.null_players[samples]
-        self.n_samples, self._has_nulls = len(self.null_players), bool(self.null_players.any())
-        counts = (~self.null_players).sum(dim=1)
+        null_players = game.null_players if samples is None else game.null_players[samples]
+        self.n_samples = len(null_players)
+        counts = (~null_players).sum(dim=1)
         self.n_players = max(1, int(counts.max()))
-        kept = self.null_players.to(torch.int8).argsort(dim=1, stable=True)[:, : self.n_players]
+        kept = null_players.to(torch.int8).argsort(dim=1, stable=True)[:, : self.n_players]
         self._kept = kept[:1] if bool((kept == kept[:1]).all()) else kept
+        self.players = KeptPlayers(null_players, self._kept, samples, bool(null_players.any()))
 
     @classmethod
     def by_count(cls, game: Game) -> list[ReducedGame]:
@@ -218,30 +264,3 @@ class ReducedGame:
         against = None if replacements is None else replacements.repeat(self.n_samples)
         values = self.game.values_of(rows, samples.repeat_interleave(len(masks)), against)
         return values.view(self.n_samples, len(masks)).double()
-
-    def restore(self, bivariate: Tensor, null_column: Tensor) -> Tensor:
-        """A matrix over the remaining players as one over all, null players filled in.
-
-        Args:
-            bivariate: (B, n, n).
-            null_column: (B, n).
-
-        Returns:
-            (B, F, F).
-        """
-        n_samples, n, n_all = len(bivariate), self.n_players, self.game.n_players
-        if not self._has_nulls:
-            return bivariate
-        kept = self._kept.expand(n_samples, -1)
-        rows = bivariate.new_zeros(n_samples, n, n_all).scatter_(2, kept[:, None].expand(-1, n, -1), bivariate)
-        rows = torch.where(self.null_players[:, None], null_column[:, :, None], rows)
-        whole = rows.new_zeros(n_samples, n_all, n_all).scatter_(1, kept[:, :, None].expand(-1, -1, n_all), rows)
-        return whole.masked_fill_(self.null_players[:, :, None], 0)
-
-    def restore_vector(self, vector: Tensor) -> Tensor:
-        """A (B, n) vector as (B, F), zero for null players."""
-        if not self._has_nulls:
-            return vector
-        whole = vector.new_zeros(len(vector), self.game.n_players)
-        whole.scatter_(1, self._kept.expand(len(vector), -1), vector)
-        return whole.masked_fill_(self.null_players, 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -85,7 +86,14 @@ class AllCoalitions(Rows):
 
 
 class RowEstimator(ABC):
-    """An estimator that separates drawing coalitions from estimating; a subclass also has ``name`` and ``is_exact``."""
+    """An estimator that separates drawing coalitions from estimating; a subclass also has ``name`` and ``is_exact``.
+
+    Attributes:
+        is_joint: whether probabilities and their log-odds are estimated together. If they are not, log-odds are
+            estimated only when someone asks for them.
+    """
+
+    is_joint: ClassVar[bool] = False
 
     @abstractmethod
     def draw(self, n_players: int, n_coalitions: int, generator: torch.Generator, previous: Rows | None = None) -> Rows:
@@ -115,7 +123,7 @@ class RowEstimator(ABC):
 
         Args:
             rows: of this stage.
-            outcomes: likewise.
+            outcomes: likewise; if :attr:`is_joint`, a second one is the log-odds of the first.
             learned: what the previous stage handed on about each sample; None in the first.
 
         Returns:

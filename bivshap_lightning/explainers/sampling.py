@@ -16,7 +16,7 @@ Three things are done with the sampled means:
 * ``E2[i, j] = R[i] + C[i, j]`` with a symmetric C for every game, R being the null column. The two estimates of each
   entry of C are averaged, the one from the less noisy row counting more. Entries without any gain stay zero.
 * Gains that never occurred in m pairs of orders can still occur with a probability of up to 3 / m (at 95 % confidence).
-  An entry with fewer than eight gains, or with gains that are all alike, therefore has a standard error of at least
+  An entry with fewer than three gains, or with gains that are all alike, therefore has a standard error of at least
   ``1.5 / m / 1.96`` times the largest gain that i can be expected to have. That is its own largest one if it showed
   many gains of similar size, and no player showed large gains rarely. Otherwise it is the largest gain of any player,
   or ``abs(u(all) - u(none))`` if that is more: of an AND of 80 players most gains are never drawn.
@@ -25,20 +25,15 @@ Three things are done with the sampled means:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from bivshap_lightning.explainers.control_variate import PairGame, before, fit_pair_game
 from bivshap_lightning.explainers.null_players import Estimate
+from bivshap_lightning.explainers.order_means import Means, Moments, controlled_means, summed_moments
 from bivshap_lightning.explainers.registry import register
 from bivshap_lightning.explainers.rows import AllCoalitions, RowEstimator, Rows
 
-# Elements of the (orders, n, n) precedence tensor held at once.
-BLOCK_ELEMENTS = 2**24
-# Elements of the same tensor of a fit; orders beyond it are not fitted.
-FIT_ELEMENTS = 2**22
 # The fewest pairs of orders of which a half is enough to fit a control variate.
 LEAST_CONTROLLED = 20
 # Up to so many pairs of orders, an error is widened by a whole pair of orders with typical gains; beyond, by less.
@@ -164,93 +159,16 @@ class Sampling(RowEstimator):
 
 
 def _estimate_chains(rows: Chains, values: Tensor) -> Estimate:
-    positions = rows.positions
-    n_pairs = len(positions)
+    n_pairs = len(rows.positions)
     forward, backward = rows.gains(values)
-    sums = _summed_moments(forward, backward, positions)
-    estimate = _estimate(sums, n_pairs)
+    sums = summed_moments(forward, backward, rows.positions)
+    means = Means.of(sums, n_pairs)
     if n_pairs >= LEAST_CONTROLLED:
-        estimate = _control(estimate, forward, backward, positions)
-    estimate = _allow_for_few_orders(estimate, forward, backward)
+        means = controlled_means(forward, backward, rows.positions).where(means)
+    estimate = _with_errors(means, forward, backward)
     largest, plausible = _largest_gains(forward, backward)
-    estimate = replace(estimate, noise=(estimate.bivariate_error**2).sum(dim=(1, 2)))
+    estimate = replace(estimate, absolute_gains=(sums.bivariate_size / n_pairs, sums.null_column_size / n_pairs))
     return _allow_for_unseen_gains(_symmetrise(estimate, sums, largest), sums, largest, plausible, n_pairs)
-
-
-def _blocks(positions: Tensor) -> list[slice]:
-    n_pairs, n = positions.shape
-    size = max(1, BLOCK_ELEMENTS // n**2)
-    return [slice(start, start + size) for start in range(0, n_pairs, size)]
-
-
-def _summed_moments(forward: Tensor, backward: Tensor, positions: Tensor) -> _Moments:
-    """Moments of all pairs of orders, block by block."""
-    parts = [_moments(forward[:, part], backward[:, part], positions[part]) for part in _blocks(positions)]
-    return _Moments(*(torch.stack(same).sum(dim=0) for same in zip(*parts, strict=True)))
-
-
-def _control(plain: Estimate, forward: Tensor, backward: Tensor, positions: Tensor) -> Estimate:
-    """The estimate with a game of pairs as control variate, where that lowers the error.
-
-    The game for one half of the orders is fitted to the other half.
-    """
-    n_pairs = len(positions)
-    halves = (slice(0, n_pairs // 2), slice(n_pairs // 2, n_pairs))
-    games = [_fit(forward[:, other], backward[:, other], positions[other]) for other in reversed(halves)]
-    predicted = [_predicted(game, positions[half]) for game, half in zip(games, halves, strict=True)]
-    ahead, back = (torch.cat([both[k] for both in predicted], dim=1) for k in (0, 1))
-    factor = _factor(torch.cat([forward, backward], dim=1), torch.cat([ahead, back], dim=1))
-    forward, backward = forward - factor[:, None] * ahead, backward - factor[:, None] * back
-    parts = []
-    for game, half in zip(games, halves, strict=True):
-        size = half.stop - half.start
-        found = _estimate(_summed_moments(forward[:, half], backward[:, half], positions[half]), size)
-        shifted = replace(
-            found,
-            bivariate=found.bivariate + factor[:, :, None] * game.bivariate,
-            shapley=found.shapley + factor * game.shapley,
-            null_column=found.null_column + factor * game.null_column,
-        )
-        parts.append((size / n_pairs, shifted))
-    return _smaller_errors(plain, parts)
-
-
-def _fit(forward: Tensor, backward: Tensor, positions: Tensor) -> PairGame:
-    most = max(LEAST_CONTROLLED, FIT_ELEMENTS // positions.shape[1] ** 2)
-    return fit_pair_game(torch.cat([forward[:, :most], backward[:, :most]], dim=1), positions[:most])
-
-
-def _predicted(game: PairGame, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Gains (B, m, n) of a game of pairs in orders and in their reverses."""
-    parts = [game.gains(before(positions[part], game.pair.dtype)).chunk(2, dim=1) for part in _blocks(positions)]
-    return torch.cat([ahead for ahead, _ in parts], dim=1), torch.cat([back for _, back in parts], dim=1)
-
-
-def _factor(gains: Tensor, predicted: Tensor) -> Tensor:
-    """(B, n) by what to multiply the predicted gains of a player so that the least is left of its own."""
-    centred = predicted - predicted.mean(dim=1, keepdim=True)
-    slope = (gains * centred).sum(dim=1) / (centred**2).sum(dim=1).clamp(min=torch.finfo(gains.dtype).tiny)
-    return slope.clamp(min=0)
-
-
-def _smaller_errors(plain: Estimate, parts: list[tuple[float, Estimate]]) -> Estimate:
-    """Of every entry the plain estimate or the weighted mean of the halves, whichever has the smaller error."""
-
-    def mean(name: str) -> Tensor:
-        return torch.stack([share * getattr(part, name) for share, part in parts]).sum(dim=0)
-
-    def error(name: str) -> Tensor:
-        return torch.stack([(share * getattr(part, name)) ** 2 for share, part in parts]).sum(dim=0).sqrt()
-
-    chosen: dict[str, Any] = {}
-    for name in ("bivariate", "shapley", "null_column"):
-        found = error(f"{name}_error")
-        is_better = found < getattr(plain, f"{name}_error")
-        chosen[name] = torch.where(is_better, mean(name), getattr(plain, name))
-        chosen[f"{name}_error"] = torch.where(is_better, found, getattr(plain, f"{name}_error"))
-        if name == "bivariate" and plain.pairwise_error is not None:
-            chosen["pairwise_error"] = torch.where(is_better, error("pairwise_error"), plain.pairwise_error)
-    return replace(plain, **chosen)
 
 
 def _largest_gains(forward: Tensor, backward: Tensor) -> tuple[Tensor, Tensor]:
@@ -266,75 +184,32 @@ def _largest_gains(forward: Tensor, backward: Tensor) -> tuple[Tensor, Tensor]:
     return largest, torch.where(is_frequent & ~hides, own, scale)
 
 
-class _Moments(NamedTuple):
-    """Sums over m pairs of orders of what a pair contributes, of its square, and of the sizes of gains.
+def _with_errors(means: Means, forward: Tensor, backward: Tensor) -> Estimate:
+    """Means with standard errors that allow for few orders.
 
-    Shapes are (B, n, n) for ``bivariate`` and (B, n) for ``shapley`` and ``null_column``.
+    Every variance has one more pair of orders added whose gains are as large as those of all players are. Gains are
+    skewed: orders that show few of the large ones underestimate a mean and its error together. Beyond
+    :data:`FEW_PAIRS` the addition fades.
     """
-
-    bivariate: Tensor
-    shapley: Tensor
-    null_column: Tensor
-    bivariate_square: Tensor
-    shapley_square: Tensor
-    null_column_square: Tensor
-    bivariate_size: Tensor
-    shapley_size: Tensor
-    null_column_size: Tensor
-    cross: Tensor
-    """(B, n, n) sums of the products of what a pair contributes to ``bivariate`` and to ``null_column``."""
-
-
-def _moments(forward: Tensor, backward: Tensor, positions: Tensor) -> _Moments:
-    """Sums over some pairs of orders.
-
-    A pair of orders contributes the mean of its two members. For E2[i, j] one of the two is zero, because j comes
-    before i in exactly one of them, so the square of the mean is a quarter of the one square that is left.
-    """
-    n = positions.shape[1]
-    counted = before(positions, forward.dtype)
-    gains = torch.cat([forward, backward], dim=1) / 2
-    early, late = (positions + 1) / (2 * (n + 1)), (n - positions) / (2 * (n + 1))
-    null = forward * early + backward * late
-    stacked = torch.cat([gains, gains**2, gains.abs(), gains * null.repeat(1, 2, 1)])
-    bivariate, square, size, cross = torch.einsum("xmi,mij->xij", stacked, counted).chunk(4)
-    shapley = (forward + backward) / 2
-    return _Moments(
-        bivariate,
-        shapley.sum(dim=1),
-        null.sum(dim=1),
-        square,
-        (shapley**2).sum(dim=1),
-        (null**2).sum(dim=1),
-        size,
-        shapley.abs().sum(dim=1),
-        (forward.abs() * early + backward.abs() * late).sum(dim=1),
-        cross,
+    n_pairs = forward.shape[1]
+    fading = min(1.0, FEW_PAIRS / n_pairs) ** 2
+    typical = fading * ((forward**2 + backward**2) / 2).mean(dim=(1, 2)) / (n_pairs * (n_pairs + 1))
+    bivariate, shapley, null_column = (
+        variance + share * typical.view(-1, *[1] * (variance.dim() - 1))
+        for share, variance in zip((0.25, 0.5, 0.25), means[3:6], strict=True)
     )
+    noise = bivariate.sum(dim=(1, 2))
+    errors = (x.sqrt_() for x in (bivariate, shapley, null_column))
+    return Estimate(*means[:3], *errors, pairwise_error=means.pairwise_variance.sqrt(), noise=noise)
 
 
-def _estimate(moments: _Moments, n_pairs: int) -> Estimate:
-    """Means and their standard errors from sums and sums of squares."""
-    means = [m / n_pairs for m in moments[:3]]
-    errors = [
-        ((square / n_pairs - mean**2).clamp(min=0) / max(1, n_pairs - 1)).sqrt()
-        for mean, square in zip(means, moments[3:6], strict=True)
-    ]
-    sizes = (moments.bivariate_size / n_pairs, moments.null_column_size / n_pairs)
-    square = moments.bivariate_square - 2 * moments.cross + moments.null_column_square[:, :, None]
-    spread = square / n_pairs - (means[0] - means[2][:, :, None]) ** 2
-    pairwise = (spread.clamp(min=0) / max(1, n_pairs - 1)).sqrt()
-    pairwise.diagonal(dim1=1, dim2=2).zero_()
-    return Estimate(*means, *errors, pairwise_error=pairwise, absolute_gains=sizes)
-
-
-def _symmetrise(estimate: Estimate, moments: _Moments, largest: Tensor) -> Estimate:
+def _symmetrise(estimate: Estimate, moments: Moments, largest: Tensor) -> Estimate:
     """Average the two estimates of every entry of the symmetric part, except for entries without any gain."""
     row = estimate.null_column[:, :, None]
     symmetric = estimate.bivariate - row
     noise = (estimate.bivariate_error**2).sum(dim=2) + torch.finfo(symmetric.dtype).tiny
     share = noise[:, None] / (noise[:, :, None] + noise[:, None])  # of the entry itself; its mirror image has the rest
-    averaged = row + share * symmetric + (1 - share) * symmetric.mT
+    averaged = torch.lerp(symmetric.mT, symmetric, share).add_(row)
     has_gains = moments.bivariate_size > ROUNDING * largest[:, None, None]
     bivariate = torch.where(has_gains, averaged, estimate.bivariate)
     error = torch.where(has_gains, _averaged_error(estimate, symmetric, share), estimate.bivariate_error)
@@ -363,37 +238,17 @@ def _averaged_error(estimate: Estimate, symmetric: Tensor, share: Tensor) -> Ten
     return torch.maximum(variance, estimate.bivariate_error**2 / 4).sqrt()
 
 
-def _allow_for_few_orders(estimate: Estimate, forward: Tensor, backward: Tensor) -> Estimate:
-    """Add to every variance one more pair of orders whose gains are as large as those of all players are.
-
-    Gains are skewed: orders that show few of the large ones underestimate a mean and its error together. Beyond
-    :data:`FEW_PAIRS` the addition fades.
-    """
-    n_pairs = forward.shape[1]
-    fading = min(1.0, FEW_PAIRS / n_pairs) ** 2
-    typical = fading * ((forward**2 + backward**2) / 2).mean(dim=(1, 2), keepdim=True) / (n_pairs * (n_pairs + 1))
-
-    def widen(error: Tensor, share: float) -> Tensor:
-        return (error**2 + share * typical.view(-1, *[1] * (error.dim() - 1))).sqrt()
-
-    return replace(
-        estimate,
-        bivariate_error=widen(estimate.bivariate_error, 0.25),
-        shapley_error=widen(estimate.shapley_error, 0.5),
-        null_column_error=widen(estimate.null_column_error, 0.25),
-    )
-
-
 def _allow_for_unseen_gains(
-    estimate: Estimate, moments: _Moments, largest: Tensor, plausible: Tensor, n_pairs: int
+    estimate: Estimate, moments: Moments, largest: Tensor, plausible: Tensor, n_pairs: int
 ) -> Estimate:
     """Standard errors that are at least the bound on gains that never occurred, where few or only equal ones did."""
     errors = []
     for k, error in enumerate(estimate.tensors[3:]):
         mean, square, size = moments[k] / n_pairs, moments[3 + k], moments[6 + k]
         scale, of_player = (x.view(*x.shape, *[1] * (error.dim() - x.dim())) for x in (largest, plausible))
-        few = size**2 < FEW_GAINS * square + (ROUNDING * scale) ** 2
-        alike = square / n_pairs - mean**2 <= (ROUNDING * scale) ** 2
+        rounding = (ROUNDING * scale) ** 2
+        few = size**2 < rounding + FEW_GAINS * square
+        alike = square / n_pairs <= rounding + mean**2
         errors.append(torch.where(few | alike, torch.maximum(error, UNSEEN / n_pairs * of_player), error))
     errors[0].diagonal(dim1=1, dim2=2).zero_()
     bivariate, shapley, null_column = errors

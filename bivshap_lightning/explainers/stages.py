@@ -9,7 +9,7 @@ stages of the same coalitions, whatever the other samples of the batch do.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -95,17 +95,28 @@ class _DrawnRows:
         else:
             values = known
         self.rows, self.values = rows, values
-        if game.game.behavior.name != "probability":
+        if game.game.behavior.name != "probability" or not self.estimator.is_joint:
             (estimate,), self.learned = self.estimator.go_on(rows, [values], self.learned)
             return estimate
         (estimate, of_log_odds), self.learned = self.estimator.go_on(rows, [values, log_odds(values)], self.learned)
         return replace(estimate, log_odds=replace(of_log_odds, absolute_gains=None))
 
+    def log_odds(self, game: ReducedGame, samples: Tensor, found: Estimate) -> Callable[[], Estimate] | None:
+        """How to estimate the log-odds of some of the samples, whose estimate is ``found``; None if there are none."""
+        estimator, rows, nested = self.estimator, self.rows, found.log_odds
+        if game.game.behavior.name != "probability" or rows is None:
+            return None
+        if nested is not None:
+            return lambda: nested
+        values = self.values[samples]
+        return lambda: replace(estimator.from_outcomes(rows, [log_odds(values)])[0], absolute_gains=None)
+
     def hand_over(self, game: ReducedGame, samples: Tensor) -> None:
         """Let the values of some of the samples be kept for a later comparison."""
         if self.rows is not None:
             whole = game if len(samples) == game.n_samples else game.part(samples)
-            keep_drawn_values(self.estimator, self.rows, self.values[samples], whole)
+            learned = None if self.learned is None else self.learned[samples]
+            keep_drawn_values(self.estimator, self.rows, self.values[samples], whole, learned)
 
     def keep(self, samples: Tensor) -> None:
         """Go on with some of the samples."""
@@ -169,6 +180,7 @@ class StagedRun:
         self._budgets = list(budgets)
         self._left = torch.arange(game.n_samples, device=game.device)
         self._finished: list[tuple[Tensor, Estimate]] = []
+        self._log_odds: list[Callable[[], Estimate] | None] = []
         self._current: Estimate | None = None
         self._spent = 0
         generator = torch.Generator(device=game.device).manual_seed(seed)
@@ -223,6 +235,7 @@ class StagedRun:
         both = tuple("; ".join(filter(None, pair)) for pair in zip(own, notes, strict=True))
         self._finished.append((self._left[index], replace(found, notes=both if any(both) else ())))
         if isinstance(self._state, _DrawnRows):
+            self._log_odds.append(self._state.log_odds(self._game, index, found))
             self._state.hand_over(self._game, index)
         if len(done) == len(self._left):
             self._budgets, self._left = [], self._left[:0]
@@ -236,6 +249,18 @@ class StagedRun:
 
     def estimate(self) -> Estimate:
         """The estimate of all samples, in their order."""
-        order = torch.cat([index for index, _ in self._finished]).argsort()
-        joined = Estimate.join([part for _, part in self._finished])
-        return joined if len(self._finished) == 1 else joined[order]
+        return _in_order(*zip(*self._finished, strict=True))
+
+    def log_odds(self) -> Callable[[], Estimate] | None:
+        """How to estimate the log-odds of all samples, in their order; None if nothing is known of them."""
+        known = [find for find in self._log_odds if find is not None]
+        if not known:
+            return None
+        index = [index for index, _ in self._finished]
+        return lambda: _in_order(index, [find() for find in known])
+
+
+def _in_order(index: Sequence[Tensor], parts: Sequence[Estimate]) -> Estimate:
+    """Estimates of some samples each as one of all samples, by their numbers."""
+    joined = Estimate.join(parts)
+    return joined if len(parts) == 1 else joined[torch.cat(list(index)).argsort()]

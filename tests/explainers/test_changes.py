@@ -5,6 +5,7 @@ import torch
 
 from bivshap_lightning.explainers import explain_until, find_explainer
 from bivshap_lightning.explainers.changes import drawn_values_kept, shapley_changes
+from bivshap_lightning.explainers.proxy import squashed as proxy
 from bivshap_lightning.game import Game
 
 N = 10
@@ -83,6 +84,20 @@ def test_the_proxy_estimates_the_difference():
     found = shapley_changes(explained(before, "proxy")[1], explained(now, "proxy")[1])
     for (change, error), expected in zip(found, true_change(before, now), strict=True):
         assert ((change - expected).abs() <= 4 * error + 1e-9).all()
+
+
+def test_the_proxy_goes_on_from_what_the_game_taught(monkeypatch):
+    starts = []
+    monkeypatch.setattr(
+        proxy, "train", lambda *a, original=proxy.train, **k: starts.append(k["start"]) or original(*a, **k)
+    )
+    before, now = games(n_samples=2)
+    old, new = (explained(game, "proxy")[1] for game in (before, now))
+    assert starts == [None] * len(starts)
+    n_before = len(starts)
+    shapley_changes(old, new)
+    assert len(starts) > n_before
+    assert all(start is not None for start in starts[n_before:])
 
 
 def test_shorter_stages_are_the_beginning_of_longer_ones():

@@ -6,7 +6,7 @@ import torch
 
 from bivshap_lightning import BivariateShapley, Game
 from bivshap_lightning.explainers import control_variate, sampling
-from bivshap_lightning.explainers.control_variate import PairGame, before, fit_pair_game
+from bivshap_lightning.explainers.control_variate import PairGame, fit_pair_game
 from bivshap_lightning.explainers.null_players import ReducedGame
 from bivshap_lightning.explainers.sampling import Sampling
 from tests.oracles import RandomTrees, Unanimity, enumerate_e2, enumerate_shapley, relative_error
@@ -48,7 +48,8 @@ def test_gains_are_differences_of_values_along_an_order():
     game = random_pair_game(n, seed=1)
     rows = Sampling().draw(n, 2 + 2 * (n - 1) * 5, torch.Generator().manual_seed(0))
     forward, backward = rows.gains(as_model(game)(rows.coalitions.double())[None])
-    torch.testing.assert_close(game.gains(before(rows.positions, torch.float64)), torch.cat([forward, backward], dim=1))
+    ours = game.gains(rows.positions)
+    torch.testing.assert_close(ours, (forward, backward))
 
 
 def test_a_game_of_pairs_is_fitted_and_leaves_little_error(monkeypatch):
@@ -65,6 +66,18 @@ def test_a_game_of_pairs_is_fitted_and_leaves_little_error(monkeypatch):
     found = fit_pair_game(torch.cat(rows.gains(values), dim=1), rows.positions)
     torch.testing.assert_close(found.pair, game.pair, atol=0.01, rtol=0)
     torch.testing.assert_close(found.single, game.single, atol=0.05, rtol=0)
+
+
+def test_a_fit_of_many_players_in_single_precision_is_that_in_double_precision(monkeypatch):
+    n = control_variate.MANY_PLAYERS
+    game, rows = random_pair_game(n, seed=7), Sampling().draw(n, 2 + 2 * (n - 1) * 20, torch.Generator().manual_seed(0))
+    gains = torch.cat(rows.gains(as_model(game)(rows.coalitions.double())[None]), dim=1)
+    single = fit_pair_game(gains, rows.positions)
+    monkeypatch.setattr(control_variate, "MANY_PLAYERS", n + 1)
+    double = fit_pair_game(gains, rows.positions)
+    assert (single.pair.dtype, double.pair.dtype) == (torch.float32, torch.float64)
+    torch.testing.assert_close(single.pair.double(), double.pair, atol=1e-4, rtol=0)
+    torch.testing.assert_close(single.single.double(), double.single, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("seed", [4, 5, 6])

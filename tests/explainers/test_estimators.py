@@ -9,6 +9,7 @@ from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from bivshap_lightning import BivariateShapley, Explanation, Game
 from bivshap_lightning.explainers import default_coalitions, find_explainer, sampling
 from bivshap_lightning.explainers.null_players import ReducedGame
+from bivshap_lightning.explainers.order_means import Means, summed_moments
 from bivshap_lightning.graph.roles import relevance
 from tests.oracles import (
     Conjunctions,
@@ -304,8 +305,8 @@ def test_sampling_is_symmetric_beyond_its_null_column():
         reduced = ReducedGame(Game(game, torch.ones(1, 20, dtype=torch.float64), behavior="output"))
         rows = sampling.Chains(positions(seed, 20, 40))
         forward, backward = rows.gains(reduced(rows.coalitions))
-        sums = sampling._moments(forward, backward, positions(seed, 20, 40))
-        raw = sampling._estimate(sums, 40)
+        sums = summed_moments(forward, backward, positions(seed, 20, 40))
+        raw = sampling._with_errors(Means.of(sums, 40), forward, backward)
         made = sampling._symmetrise(raw, sums, forward.abs().amax(dim=(1, 2)))
         c = made.bivariate[0] - made.null_column[0][:, None]
         c.fill_diagonal_(0)

@@ -1,13 +1,17 @@
 """Log-odds from the same rows, and standard errors of the symmetric part."""
 
+import gc
+import pickle
+import weakref
+
 import numpy as np
 import pytest
 import torch
 
 from bivshap_lightning import BivariateShapley, Game
-from bivshap_lightning.explainers import find_explainer, sampling
+from bivshap_lightning.explainers import find_explainer, sampling, stages
 from bivshap_lightning.explainers.proxy import GaussianProcessProxy
-from bivshap_lightning.explainers.proxy import estimator as proxy
+from bivshap_lightning.explainers.proxy import squashed as proxy
 from tests.oracles import Unanimity, relative_error
 from tests.trained_games import coalitions, table_e2
 
@@ -53,7 +57,8 @@ def test_log_odds_cost_no_evaluations_and_change_no_probability(method):
         x, target=found.target, n_evaluations=512 if method == "exact" else 200
     )
     assert other.log_odds is None
-    torch.testing.assert_close(found.bivariate, other.bivariate, atol=1e-9, rtol=1e-7)
+    if method != "proxy":  # which learns from the log-odds as well
+        torch.testing.assert_close(found.bivariate, other.bivariate, atol=1e-9, rtol=1e-7)
     assert torch.equal(found.n_evaluations, other.n_evaluations)
     exact = BivariateShapley(model, "exact").attribute(x).log_odds
     assert found.log_odds.bivariate[1, :3].eq(0).all()
@@ -109,4 +114,39 @@ def test_the_proxy_fits_once_for_both_outcomes(monkeypatch):
     game = Game(network(13), torch.ones(1, 13).double())
     explanation = find_explainer(GaussianProcessProxy()).explain(game, 300)
     assert calls == [1]
+    assert explanation.log_odds is not None
+
+
+@pytest.mark.parametrize("method", ["exact", "sampling", "kernel"])
+def test_log_odds_are_estimated_when_they_are_asked_for(method, monkeypatch):
+    asked = []
+    original = stages.log_odds
+    monkeypatch.setattr(stages, "log_odds", lambda values: asked.append(1) or original(values))
+    model, x = network(9), torch.randn(3, 9, generator=torch.Generator().manual_seed(1)).double()
+    x[1, :3] = 0  # a group of its own
+    explanation = BivariateShapley(model, method).attribute(x, n_evaluations=512)
+    assert not asked
+    first = explanation.log_odds
+    assert asked
+    n_asked = len(asked)
+    explanation.graph(0)
+    explanation.graph(1)
+    assert (explanation.log_odds is first, len(asked)) == (True, n_asked)
+
+
+def test_a_pickled_explanation_has_its_log_odds():
+    explanation = BivariateShapley(network(9), "kernel").attribute(torch.randn(2, 9).double(), n_evaluations=200)
+    loaded = pickle.loads(pickle.dumps(explanation))
+    assert torch.equal(loaded.log_odds.bivariate, explanation.log_odds.bivariate)
+    for ours, theirs in zip(explanation.graphs(), loaded.graphs(), strict=True):
+        np.testing.assert_array_equal(ours.log_odds.weights, theirs.log_odds.weights)
+
+
+def test_log_odds_that_were_not_asked_for_do_not_keep_the_model():
+    model = network(9)
+    explanation = BivariateShapley(model, "sampling").attribute(torch.randn(2, 9).double(), n_evaluations=200)
+    kept = weakref.ref(model)
+    del model
+    gc.collect()
+    assert kept() is None
     assert explanation.log_odds is not None

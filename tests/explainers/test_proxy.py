@@ -8,8 +8,9 @@ from bivshap_lightning import BivariateShapley, Game
 from bivshap_lightning.explainers import find_explainer
 from bivshap_lightning.explainers.design import draw_design, evaluate_design
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
-from bivshap_lightning.explainers.proxy import GaussianProcessProxy, closed_form, estimator
+from bivshap_lightning.explainers.proxy import GaussianProcessProxy, closed_form, estimator, squashed
 from bivshap_lightning.explainers.proxy import gaussian_process as gp
+from bivshap_lightning.explainers.proxy.squashed import Standard
 from tests.oracles import Unanimity, paper_kernel, relative_error, table_model
 from tests.trained_games import TRAINED, coalitions, table_e2
 
@@ -146,7 +147,7 @@ def test_a_few_steps_come_close_to_the_maximum_of_the_likelihood(kind):
     table = TRAINED[kind](3)
     n = len(table).bit_length() - 1
     design = draw_design(n, 254, torch.Generator().manual_seed(0))
-    values, _ = estimator._standardise(evaluate_design(reduced(table_model(table), n), design))
+    values = Standard.of(evaluate_design(reduced(table_model(table), n), design)).values
 
     def loss(n_steps: int | None) -> float:
         parameters = gp.train(design.signs, values.odd, values.even, ridge=0.2, n_steps=n_steps)
@@ -225,20 +226,20 @@ def test_stages_go_on_from_what_the_same_sample_has_learned(monkeypatch):
     """Training starts from the sample's own previous stage, and the result is the same alone and in a batch."""
     torch.manual_seed(2)
     model = torch.nn.Sequential(torch.nn.Linear(18, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)).double()
-    inputs = 3 * torch.randn(4, 18, dtype=torch.float64)
-    starts, train = [], estimator.train
+    inputs = 3 * torch.randn(3, 18, dtype=torch.float64)
+    starts, train = [], squashed.train
 
     def spy(*arguments, start=None, **options):
         starts.append(start)
         return train(*arguments, start=start, **options)
 
-    monkeypatch.setattr(estimator, "train", spy)
+    monkeypatch.setattr(squashed, "train", spy)
     explainer = BivariateShapley(model, "proxy", target_error=1e-6)
     batch = explainer.attribute(inputs, n_evaluations=1100)
     # Stages of 256, 512 and 1,100 rows; the first fits all samples in one block, later ones may take several.
     assert len(starts) >= 3
     assert [start is None for start in starts] == [True] + [False] * (len(starts) - 1)
-    for b in range(4):
+    for b in range(3):
         single = explainer.attribute(inputs[b : b + 1], n_evaluations=1100)
         torch.testing.assert_close(batch.bivariate[b], single.bivariate[0], atol=1e-8, rtol=1e-6)
         assert batch.notes[b] == single.notes[0]

@@ -6,9 +6,11 @@ import torch
 
 from bivshap_lightning import Game
 from bivshap_lightning.explainers import default_coalitions
-from bivshap_lightning.explainers.design import draw_design, evaluate_design
+from bivshap_lightning.explainers.design import Design, draw_design, evaluate_design
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
 from bivshap_lightning.explainers.proxy import GaussianProcessProxy, estimator, prediction
+from bivshap_lightning.explainers.proxy.squashed import Standard
+from bivshap_lightning.explainers.stages import log_odds
 from tests.oracles import RandomTrees, relative_error, table_model
 from tests.trained_games import TRAINED, table_e2
 
@@ -28,32 +30,63 @@ def z_scores(found: Estimate, truth: np.ndarray) -> np.ndarray:
     return (found.bivariate[0].numpy() - truth)[off] / found.bivariate_error[0].numpy()[off]
 
 
+def of_probability(model, n: int, n_coalitions: int, seed: int = 0) -> Estimate:
+    """The estimate of a probability that the process for its log-odds helps."""
+    proxy = GaussianProcessProxy()
+    rows = proxy.draw(n, n_coalitions, torch.Generator().manual_seed(seed))
+    values = reduced(model, n)(rows.coalitions)
+    return proxy.from_outcomes(rows, [values, log_odds(values)])[0]
+
+
 @pytest.fixture
-def proxy() -> tuple[estimator._Proxy, object, object]:
-    """Of a network, conditioned on all pairs of a design; the standardised values; the design."""
+def proxies() -> tuple[list[estimator._Proxy], Design]:
+    """Of the probability of a network and of its log-odds, the first helped by the second; and the design."""
     model, generator = table_model(TRAINED["gated"](0)), torch.Generator().manual_seed(0)
     design = draw_design(14, 400, generator)
-    standard, _ = estimator._standardise(evaluate_design(reduced(model, 14), design))
-    process = estimator._Process.train(standard, design, None)
-    return estimator._Proxy(process, process.condition(standard)), standard, design
+    values = evaluate_design(reduced(model, 14), design)
+    outcomes = [Standard.of(values), Standard.of(values.apply(log_odds))]
+    process, _ = estimator._Process.train(outcomes, design, None)
+    alone, other = (estimator._Proxy.of(process, outcome) for outcome in outcomes)
+    return [alone, other, alone.with_log_odds(other)], design
 
 
-def test_predictions_are_the_values_less_the_residuals(proxy):
+def predicted(proxy: estimator._Proxy, design: Design) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    posteriors = [proxy.fitted.posterior]
+    if proxy.squashed is not None:
+        posteriors.append(proxy.squashed.log_odds.posterior)
+    return prediction.predict(proxy.process.parameters, proxy.process.signs, posteriors, design.signs)
+
+
+def test_predictions_are_the_values_less_the_residuals(proxies):
     """Where the process was conditioned, its mean is the value less the noise times the representer weight."""
-    ours, standard, design = proxy
-    inside, outside = prediction.predict(ours.process.parameters, ours.process.signs, ours.posterior, design.signs)
-    left = ours.residuals(standard, design)
-    torch.testing.assert_close(inside, standard.inside - left.inside, atol=1e-6, rtol=0)
-    torch.testing.assert_close(outside, standard.outside - left.outside, atol=1e-6, rtol=0)
+    (alone, other, helped), design = proxies
+    both = helped.squashed.mix(helped.fitted, *predicted(helped, design))
+    for proxy, found in ((alone, predicted(alone, design)[0]), (other, predicted(other, design)[0]), (helped, both)):
+        standard, left = proxy.standard.values, proxy.residuals(design)
+        torch.testing.assert_close(found[0], standard.inside - left.inside, atol=1e-6, rtol=0)
+        torch.testing.assert_close(found[1], standard.outside - left.outside, atol=1e-6, rtol=0)
 
 
-def test_predictions_do_not_depend_on_blocks(proxy, monkeypatch):
-    ours, _, design = proxy
-    arguments = (ours.process.parameters, ours.process.signs, ours.posterior, design.signs)
-    whole = prediction.predict(*arguments)
+def test_predictions_do_not_depend_on_blocks(proxies, monkeypatch):
+    (_, _, helped), design = proxies
+    whole = predicted(helped, design)
     monkeypatch.setattr(prediction, "BLOCK_ELEMENTS", 1)
-    for part, same in zip(prediction.predict(*arguments), whole, strict=True):
+    for part, same in zip(predicted(helped, design), whole, strict=True):
         torch.testing.assert_close(part, same, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "attention", "forest"])
+def test_log_odds_help_where_some_pairs_are_conditioned_on(kind, monkeypatch):
+    """Conditioned on 200 of 1,000 pairs: no worse than without, and covered."""
+    monkeypatch.setattr(prediction, "most_pairs", lambda n_players: 200)
+    table = TRAINED[kind](2)
+    truth = table_e2(table)[0]
+    n = len(truth)
+    helped = [of_probability(table_model(table), n, 2002, seed) for seed in range(4)]
+    alone = [estimate(table_model(table), n, 2002, seed) for seed in range(4)]
+    ours, theirs = (np.mean([relative_error(e.bivariate[0], truth) for e in found]) for found in (helped, alone))
+    assert ours < 1.1 * theirs
+    assert np.mean([np.abs(z_scores(found, truth)) < 1.96 for found in helped]) > 0.9
 
 
 @pytest.mark.parametrize("kind", ["mlp", "attention", "forest", "saturating", "maximum"])

@@ -14,7 +14,8 @@ from bivshap_lightning import BivariateShapley, Game
 from bivshap_lightning.explainers import find_explainer
 from bivshap_lightning.explainers.design import Design, PairedValues
 from bivshap_lightning.explainers.kernel import estimate_from_values
-from bivshap_lightning.explainers.sampling import _estimate, _moments, _symmetrise
+from bivshap_lightning.explainers.order_means import Means, controlled_means, summed_moments
+from bivshap_lightning.explainers.sampling import _symmetrise, _with_errors
 from bivshap_lightning.game.coalitions import pack
 
 F = 12
@@ -90,8 +91,11 @@ def kernels(device: str) -> list[torch.Tensor]:
     ends = torch.zeros(2, 1, dtype=torch.float64, device=device)
     kernel = estimate_from_values(PairedValues(ends, ends, values, values), design)
     gains = torch.zeros(2, 7, F, dtype=torch.float64, device=device)
-    moments = _moments(gains, gains, torch.zeros(7, F, dtype=torch.int64, device=device))
-    sampled = _symmetrise(_estimate(moments, 7), moments, torch.ones(2, dtype=torch.float64, device=device))
+    positions = torch.zeros(7, F, dtype=torch.int64, device=device)
+    moments = summed_moments(gains, gains, positions)
+    means = controlled_means(gains, gains, positions).where(Means.of(moments, 7))
+    largest = torch.ones(2, dtype=torch.float64, device=device)
+    sampled = _symmetrise(_with_errors(means, gains, gains), moments, largest)
     return [*kernel.tensors, *sampled.tensors, pack(masks)]
 
 

@@ -3,10 +3,11 @@
 Values are standardised per sample. The process is conditioned on the paired design of
 :mod:`~bivshap_lightning.explainers.design` (on some thousand evenly spaced pairs of it, if it has more) and on the full
 coalition, never on the empty one. What it leaves of the values goes through the ``kernel`` estimate, so the result is
-right for any game, and only its variance depends on how well the process predicts. Further outcomes of the same rows,
-such as log-odds, share the relevances and the factorised systems: they are further right-hand sides. Where the process
-predicts pairs that it has not seen worse than the regression of ``kernel`` does, or where a system cannot be
-factorised, the ``kernel`` estimate is used, which ``Estimate.notes`` records.
+right for any game, and only its variance depends on how well the process predicts. Log-odds of the same rows share the
+relevances and the factorised systems: they are further right-hand sides. Their process helps that of the probability
+(:mod:`~bivshap_lightning.explainers.proxy.squashed`). Where the process predicts pairs that it has not seen worse than
+the regression of ``kernel`` does, or where a system cannot be factorised, the ``kernel`` estimate is used, which
+``Estimate.notes`` records.
 
 In a run of several stages the relevances of a sample are trained from where its own previous stage left them, in fewer
 steps: they depend on its own values and on its stages, never on other samples.
@@ -20,7 +21,7 @@ at 3,200 pairs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -29,23 +30,17 @@ from bivshap_lightning.explainers import kernel
 from bivshap_lightning.explainers.design import Design, PairedValues
 from bivshap_lightning.explainers.null_players import Estimate
 from bivshap_lightning.explainers.proxy import closed_form
-from bivshap_lightning.explainers.proxy.gaussian_process import (
-    N_STEPS,
-    Factors,
-    Hyperparameters,
-    Posterior,
-    condition,
-    train,
-)
+from bivshap_lightning.explainers.proxy.gaussian_process import N_STEPS, Factors, Hyperparameters
 from bivshap_lightning.explainers.proxy.prediction import (
     calibration,
     conditioned_pairs,
     corrected_variance,
     most_pairs,
-    pairs_of,
     part_of,
     predict,
 )
+from bivshap_lightning.explainers.proxy.squashed import SURROGATE_COALITIONS, Fitted, Squashed, Standard, learn
+from bivshap_lightning.explainers.proxy.variances import ERROR_PAIRS, ERROR_PLAYERS, posterior_variances
 from bivshap_lightning.explainers.registry import register
 from bivshap_lightning.explainers.rows import AllCoalitions, Rows
 
@@ -53,10 +48,6 @@ from bivshap_lightning.explainers.rows import AllCoalitions, Rows
 MEMORY_ELEMENTS = 2**25
 # The same on processors: operations on more of them wait for memory instead of finding their operands in the cache.
 CACHED_ELEMENTS = 2**21
-# Entries of E2 whose posterior error is computed; with more, those of the others follow from the players' relevances.
-ERROR_PAIRS = 1024
-# Players whose posterior error is computed, likewise.
-ERROR_PLAYERS = 256
 # Multiply-adds of a model in the time that calls take in a fit whatever their size.
 FIXED_WORK = 600_000_000
 # Relevances are trained on at most so many pairs.
@@ -74,6 +65,7 @@ class GaussianProcessProxy(kernel.DesignEstimator):
     Attributes:
         name: "proxy".
         is_exact: False.
+        is_joint: True, because the systems of further outcomes are factorised already.
 
     Example:
         >>> from bivshap_lightning.explainers.null_players import ReducedGame
@@ -86,15 +78,22 @@ class GaussianProcessProxy(kernel.DesignEstimator):
 
     name = "proxy"
     is_exact = False
+    is_joint = True
 
     def from_outcomes(self, rows: Rows, outcomes: Sequence[Tensor]) -> list[Estimate]:
-        """One estimate for each of several outcomes of the same rows; relevances are those of the first."""
+        """One estimate for each of several outcomes of the same rows, see :meth:`go_on`."""
         return self.go_on(rows, outcomes, None)[0]
 
     def go_on(
         self, rows: Rows, outcomes: Sequence[Tensor], learned: Tensor | None
     ) -> tuple[list[Estimate], Tensor | None]:
-        """The same, with training that starts from the hyperparameters of the samples' previous stage."""
+        """Estimates whose training starts from the hyperparameters of the samples' previous stage.
+
+        Args:
+            rows: of this stage.
+            outcomes: one, or a probability and its log-odds; each sample learns its relevances from the better of them.
+            learned: hyperparameters and this choice; None in the first stage.
+        """
         if isinstance(rows, AllCoalitions):
             return super().from_outcomes(rows, outcomes), None
         design = kernel.design_of(rows)
@@ -103,36 +102,38 @@ class GaussianProcessProxy(kernel.DesignEstimator):
         parts, taught = [], []
         for first in range(0, len(outcomes[0]), block):
             part = slice(first, first + block)
-            start = None if learned is None else Hyperparameters.unpack(learned[part])
-            estimates, parameters = _estimate_block([v[part] for v in values], design, start)
+            start = None if learned is None else learned[part]
+            estimates, found = _estimate_block([v[part] for v in values], design, start)
             parts.append(estimates)
-            taught.append(parameters.pack())
+            taught.append(found)
         return [Estimate.join(same) for same in zip(*parts, strict=True)], torch.cat(taught)
 
 
 def fit_work(n_players: int, n_coalitions: int) -> int:
     """How many multiply-adds of a model take about the time that the fit of one sample takes.
 
-    Training, the systems of the pairs, predictions of others and errors, each with the factor by which it is slower on
-    a processor than the products of a model are.
+    Training on a probability and on its log-odds, the systems of the pairs, errors, and what the processes predict of
+    other pairs and of surrogates, each with the factor by which it is slower on a processor than the products of a
+    model are.
 
     Example:
         >>> round(fit_work(64, 512) / 1e9, 1)
-        2.2
+        5.6
     """
     n_pairs = min(n_coalitions // 2, most_pairs(n_players))
     n_others, some = n_coalitions // 2 - n_pairs, min(n_pairs, TRAINING_PAIRS)
     n_functionals = min(n_players**2, ERROR_PAIRS) + min(n_players, ERROR_PLAYERS)
-    training = (N_STEPS + 1) * (10 * some**3 + 16 * some**2 * n_players + 2 * n_players**3)
-    predicting = n_others * n_pairs * (n_players + 64)
-    return FIXED_WORK + training + predicting + 4 * n_pairs**3 + n_functionals * (2 * n_pairs**2 + 64 * n_pairs)
+    training = 2 * (N_STEPS + 1) * (10 * some**3 + 16 * some**2 * n_players + 2 * n_players**3)
+    systems, errors = 4 * n_pairs**3, n_functionals * (2 * n_pairs**2 + 64 * n_pairs)
+    predicting = (SURROGATE_COALITIONS // 2 + n_others) * n_pairs * (8 * n_players + 400)
+    return FIXED_WORK + training + systems + errors + predicting
 
 
 def _block(n_pairs: int, n_players: int, device: torch.device) -> int:
     """Samples that are treated together."""
     n_pairs, n_functionals = min(n_pairs, most_pairs(n_players)), min(n_players**2, ERROR_PAIRS + ERROR_PLAYERS)
     some = min(n_pairs, TRAINING_PAIRS)
-    per_sample = 6 * n_pairs**2 + 4 * n_functionals * n_pairs + 8 * some**2 + 6 * some * n_players + 4 * n_players**2
+    per_sample = 6 * n_pairs**2 + 4 * n_functionals * n_pairs + 16 * some**2 + 6 * some * n_players + 4 * n_players**2
     return max(1, (CACHED_ELEMENTS if device.type == "cpu" else MEMORY_ELEMENTS) // per_sample)
 
 
@@ -155,178 +156,176 @@ class _Process:
     factors: Factors
 
     @classmethod
-    def train(cls, values: PairedValues, design: Design, start: Hyperparameters | None) -> _Process:
-        """Find the relevances on some of the pairs of standardised values, from where a previous stage got to."""
+    def train(cls, outcomes: Sequence[Standard], design: Design, learned: Tensor | None) -> tuple[_Process, Tensor]:
+        """Find the relevances on some of the pairs, from where a previous stage got to; and what to hand on."""
         known = conditioned_pairs(design)
         if known is not None:
-            design, values = part_of(design, known), pairs_of(values, known)
+            design, outcomes = part_of(design, known), [outcome.part(known) for outcome in outcomes]
         signs, n = design.signs, design.masks.shape[1]
         # Evenly spaced: pairs of all sizes, by a rule that depends on nothing but the design.
         n_some = min(len(signs), TRAINING_PAIRS)
         some = torch.arange(n_some, device=signs.device) * len(signs) // n_some
         ridge = 0.2 if n < VERY_MANY_PLAYERS else 1.0
-        parameters = train(signs[some], values.odd[:, some], values.even[:, some], ridge=ridge, start=start)
+        parameters, choice = learn(outcomes, design, some, ridge, learned)
         signs = torch.cat([signs, torch.ones_like(signs[:1])])
-        return cls(known, design, signs, parameters, Factors.of(signs, parameters))
+        packed = parameters.pack()
+        process = cls(known, design, signs, parameters, Factors.of(signs, parameters))
+        return process, torch.cat([packed, choice.to(packed)], dim=1)
 
     def share_known(self, design: Design) -> float:
         """The share of the pairs of the design that it is conditioned on."""
         return len(self.design.masks) / len(design.masks)
 
-    def condition(self, values: PairedValues) -> Posterior:
-        """The posterior given standardised values of all pairs of the design."""
-        return condition(self.factors, values if self.known is None else pairs_of(values, self.known))
-
-    def variances(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Posterior variances of E2, Shapley values, null column and C per unit of scale, approximated for large n."""
-        n, parameters, factors = self.signs.shape[1], self.parameters, self.factors
-        relevance, share, linear = parameters.relevance, parameters.odd_share, parameters.linear
-        players, places, columns = _functionals(n, relevance.device)
-        m, rows = len(players), players[places]
-        sections = share[:, :, None] * closed_form.odd_sections(relevance, self.signs, players)
-        sections += 2 * linear[:, players, None] * self.signs.T[players]
-        prior = share * closed_form.odd_prior(relevance)[:, players] + 4 * linear[:, players]
-        odd, odd_empty = _reduce(prior, sections, sections @ factors.odd_inverse)
-        few, some = torch.cat([players, rows]), torch.cat([torch.full_like(players, -1), columns])
-        sections = closed_form.even_sections(relevance, self.signs, few, some)
-        solved = sections @ factors.even_inverse
-        even, even_empty = _reduce(closed_form.even_prior(relevance, few, some), sections, solved)
-        # C is E2 minus the null column, whose odd parts are equal and cancel.
-        prior = closed_form.even_prior(relevance, rows, columns, pairwise=True)
-        differences = (x[:, m:] - x[:, places] for x in (sections, solved))
-        pairwise, pairwise_empty = _reduce(prior, *differences)
-        # The empty coalition is in the inverses but was not observed: its influence is removed.
-        precision = (factors.odd_inverse[:, -1, -1:] + factors.even_inverse[:, -1, -1:]) / 4
-        logs = relevance.log()
-        shapley = _extend(odd + (odd_empty / 2) ** 2 / precision, players, logs)
-        null = odd / 4 + even[:, :m] + ((even_empty[:, :m] - odd_empty / 2) / 2) ** 2 / precision
-        bivariate = odd[:, places] / 4 + even[:, m:] + (even_empty[:, m:] / 2) ** 2 / precision
-        pairwise = pairwise + (pairwise_empty / 2) ** 2 / precision
-        bivariate, pairwise = (_extend_pairs(x, rows, columns, logs) for x in (bivariate, pairwise))
-        return bivariate, shapley, _extend(null, players, logs), pairwise
-
 
 @dataclass(frozen=True)
 class _Proxy:
-    """A process conditioned on the standardised values of one outcome.
+    """A process conditioned on the values of one outcome.
 
     Attributes:
         process: with the relevances.
-        posterior: given the values.
+        standard: the standardised values.
+        fitted: given those of the pairs that the process is conditioned on.
+        squashed: what the process for their log-odds adds; None for what is no probability.
     """
 
     process: _Process
-    posterior: Posterior
+    standard: Standard
+    fitted: Fitted
+    squashed: Squashed | None = None
 
-    def values(self) -> tuple[Tensor, Tensor, Tensor]:
-        """E2, Shapley values and null column of the posterior mean."""
-        parameters, signs, posterior = self.process.parameters, self.process.signs, self.posterior
+    @classmethod
+    def of(cls, process: _Process, standard: Standard) -> _Proxy:
+        """Condition a process on standardised values."""
+        known = standard if process.known is None else standard.part(process.known)
+        return cls(process, standard, Fitted.of(process.factors, process.parameters, known))
+
+    def with_log_odds(self, other: _Proxy) -> _Proxy:
+        """The same, helped by the process for the log-odds."""
+        process = self.process
+        squashed = Squashed.of(process.signs, process.parameters, self.fitted, other.fitted, process.design)
+        return replace(self, squashed=squashed)
+
+    def values(self) -> tuple[Tensor, ...]:
+        """E2, Shapley values and null column of what is predicted."""
+        parameters, signs, posterior = self.process.parameters, self.process.signs, self.fitted.posterior
         relevance = parameters.relevance
         shapley = closed_form.odd_part(relevance, signs, parameters.odd_share * posterior.odd)
         shapley += 2 * parameters.linear * (posterior.odd @ signs)
         bivariate, null_column = closed_form.even_part(relevance, signs, posterior.even)
-        return bivariate + shapley[:, :, None] / 2, shapley, null_column + shapley / 2
+        found = bivariate + shapley[:, :, None] / 2, shapley, null_column + shapley / 2
+        if self.squashed is None:
+            return found
+        return tuple(a + b for a, b in zip(found, self.squashed.difference.tensors[:3], strict=True))
 
-    def residuals(self, values: PairedValues, design: Design) -> PairedValues:
-        """What the posterior mean leaves of the values of a design; all of the empty coalition's."""
-        noise, odd, even = self.process.parameters.noise, self.posterior.odd, self.posterior.even
-        inside, outside = noise * (even + odd), noise * (even - odd)
-        full, inside, outside = inside[:, -1:], inside[:, :-1], outside[:, :-1]
-        if (known := self.process.known) is not None:
-            found = predict(self.process.parameters, self.process.signs, self.posterior, design.signs)
-            of_known = (inside, outside)
-            inside, outside = values.inside - found[0], values.outside - found[1]
-            inside[:, known], outside[:, known] = of_known
-        return PairedValues(values.empty - self.posterior.empty, full, inside, outside)
+    def posterior_variances(self, variances: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
+        """Of E2, Shapley values, null column and C, from variances per unit of a factor (B, 1)."""
+        if self.squashed is not None:
+            factor = factor * self.squashed.remaining
+        return [variance * factor.view(-1, *[1] * (variance.dim() - 1)) for variance in variances]
 
-    def is_worse_than_regression(self, values: PairedValues) -> Tensor:
+    def surrogate_variances(self) -> list[Tensor]:
+        """Of the same, where a part of them is estimated from values that the processes predict."""
+        matrix, row = self.fitted.noise.new_zeros(1, 1, 1), self.fitted.noise.new_zeros(1, 1)
+        if self.squashed is None:
+            return [matrix, row, row, matrix]
+        difference = self.squashed.difference
+        return [x**2 for x in (*difference.tensors[3:], _errors_of_c(difference))]
+
+    def residuals(self, design: Design) -> PairedValues:
+        """What is left of the values of a design; all of the empty coalition's."""
+        left = self.fitted.residuals() if self.squashed is None else self.squashed.residuals
+        process, values = self.process, self.standard.values
+        if process.known is None:
+            return left
+        posteriors = [self.fitted.posterior]
+        if self.squashed is not None:
+            posteriors.append(self.squashed.log_odds.posterior)
+        found = predict(process.parameters, process.signs, posteriors, design.signs)
+        predicted = found[0] if self.squashed is None else self.squashed.mix(self.fitted, *found)
+        inside, outside = values.inside - predicted[0], values.outside - predicted[1]
+        inside[:, process.known], outside[:, process.known] = left.inside, left.outside
+        return PairedValues(left.empty, left.full, inside, outside)
+
+    def left_out(self) -> tuple[Tensor, Tensor]:
+        """(B, P) leave-one-out residuals, odd and even parts."""
+        return self.fitted.left_out() if self.squashed is None else self.squashed.left_out
+
+    def is_worse_than_regression(self) -> Tensor:
         """(B,) whether leave-one-out residuals of the drawn pairs are larger than those of the ``kernel`` fit."""
-        odd, even, _, _ = self.posterior.left_out()
-        design, known = self.process.design, self.process.known
-        theirs = kernel.left_out_error(values if known is None else pairs_of(values, known), design)
-        return kernel.weigh_squares(odd[:, :-1], even[:, :-1], design) > theirs
+        design = self.process.design
+        ours, theirs = self.left_out(), kernel.left_out_error(self.fitted.standard.values, design)
+        return kernel.weigh_squares(*ours, design) > theirs
 
     def largest_left_out(self) -> Tensor:
         """(B, 1) largest leave-one-out residual: what a coalition that was not drawn may hide."""
-        odd, even, _, _ = self.posterior.left_out()
-        return (odd.abs() + even.abs())[:, :-1].amax(dim=1, keepdim=True)
+        odd, even = self.left_out()
+        return (odd.abs() + even.abs()).amax(dim=1, keepdim=True)
 
     def misfit(self) -> Tensor:
         """(B, 1) mean square of the standardised leave-one-out residuals, at least 1, for the fitted relevances."""
-        odd, even, odd_variance, even_variance = self.posterior.left_out()
+        odd, even, odd_variance, even_variance = self.fitted.posterior.left_out()
         squares = torch.cat([odd**2 / odd_variance, even**2 / even_variance], dim=1)
         n_pairs, n = self.process.signs.shape
         return squares.mean(dim=1, keepdim=True).clamp(min=1) * (n_pairs / (n_pairs - n))
 
 
 def _estimate_block(
-    outcomes: Sequence[PairedValues], design: Design, start: Hyperparameters | None
-) -> tuple[list[Estimate], Hyperparameters]:
-    """The estimates of some samples, one for each outcome, and the hyperparameters that they share."""
-    scaled = [_standardise(values) for values in outcomes]
-    process = _Process.train(scaled[0][0], design, start)
-    variances = process.variances()
-    estimates = [
-        _estimate(_Proxy(process, process.condition(standard)), variances, values, standard, spread, design)
-        for values, (standard, spread) in zip(outcomes, scaled, strict=True)
-    ]
-    return estimates, process.parameters
+    outcomes: Sequence[PairedValues], design: Design, learned: Tensor | None
+) -> tuple[list[Estimate], Tensor]:
+    """The estimates of some samples, one for each outcome, and what to hand on to the next stage."""
+    scaled = [Standard.of(values) for values in outcomes]
+    process, learned = _Process.train(scaled, design, learned)
+    variances = posterior_variances(process.signs, process.parameters, process.factors)
+    proxies = [_Proxy.of(process, standard) for standard in scaled]
+    if len(proxies) > 1:
+        proxies[0] = proxies[0].with_log_odds(proxies[1])
+    estimates = [_estimate(proxy, variances, values, design) for proxy, values in zip(proxies, outcomes, strict=True)]
+    return estimates, learned
 
 
-def _standardise(values: PairedValues) -> tuple[PairedValues, Tensor]:
-    """Values of mean 0 and standard deviation 1, without the empty coalition, and the deviation (B, 1)."""
-    known = torch.cat([values.full, values.inside, values.outside], dim=1)
-    center, spread = known.mean(dim=1, keepdim=True), known.std(dim=1, keepdim=True)
-    # A constant game has nothing to standardise.
-    spread = torch.where(spread > 0, spread, torch.ones_like(spread))
-    return values.apply(lambda v: (v - center) / spread), spread
-
-
-def _estimate(
-    proxy: _Proxy,
-    variances: Sequence[Tensor],
-    values: PairedValues,
-    standard: PairedValues,
-    spread: Tensor,
-    design: Design,
-) -> Estimate:
+def _estimate(proxy: _Proxy, variances: Sequence[Tensor], values: PairedValues, design: Design) -> Estimate:
     """The proxy's values with the correction by residuals, or the kernel estimate where the proxy failed."""
-    correction = kernel.estimate_from_values(proxy.residuals(standard, design), design)
-    misfit = proxy.misfit() * design.widening * proxy.posterior.scale
-    unseen = kernel.UNSEEN / max(1, design.n_drawn) * proxy.largest_left_out()
-    share = proxy.process.share_known(design)
+    correction, spread = kernel.estimate_from_values(proxy.residuals(design), design), proxy.standard.spread
     changes = (*correction.tensors[:3], correction.bivariate - correction.null_column[:, :, None])
     measured = (*correction.tensors[3:], _errors_of_c(correction))
-    noise = (variances[0] * proxy.posterior.scale[:, :, None]).clamp(min=0).sum(dim=(1, 2))
+    scale, share, of_surrogates = (
+        proxy.fitted.posterior.scale,
+        proxy.process.share_known(design),
+        proxy.surrogate_variances(),
+    )
+    factor = proxy.misfit() * design.widening * scale
+    noise = proxy.posterior_variances(variances, scale)[0].clamp(min=0).sum(dim=(1, 2))
     if share < 1:
-        misfit = misfit * calibration(share, variances[0] * misfit[:, :, None], changes[0], measured[0])
+        posterior = proxy.posterior_variances(variances, factor)[0]
+        factor = factor * calibration(share, posterior, changes[0], measured[0])
         noise = share**2 * noise + (measured[0] ** 2).sum(dim=(1, 2))
+    noise = noise + of_surrogates[0].sum(dim=(1, 2))
+    unseen = kernel.UNSEEN / max(1, design.n_drawn) * proxy.largest_left_out()
+    own = [
+        corrected_variance(share, *parts[:3]) + parts[3]
+        for parts in zip(proxy.posterior_variances(variances, factor), changes, measured, of_surrogates, strict=True)
+    ]
     results, errors = [], []
-    *parts, own = zip(changes, measured, variances, strict=True)
-    for value, (change, error, variance) in zip(proxy.values(), parts, strict=True):
-        shape = (-1, *[1] * (change.dim() - 1))
-        variance = corrected_variance(share, variance * misfit.view(shape), change, error)
+    for value, change, variance in zip(proxy.values(), changes, own, strict=False):
+        shape = (-1, *[1] * (value.dim() - 1))
         results.append((value + change) * spread.view(shape))
         errors.append((variance + unseen.view(shape) ** 2).sqrt() * spread.view(shape))
-    change, error, variance = own
-    pairwise = corrected_variance(share, variance * misfit[:, :, None], change, error).sqrt() * spread[:, :, None]
+    pairwise = own[3].sqrt() * spread[:, :, None]
     for matrix in (results[0], errors[0], pairwise):
         matrix.diagonal(dim1=1, dim2=2).zero_()
     estimate = Estimate(*results, *errors, pairwise_error=pairwise, noise=noise * spread[:, 0] ** 2)
-    return _fall_back(estimate, proxy, values, standard, design)
+    return _fall_back(estimate, proxy, values, design)
 
 
 def _errors_of_c(estimate: Estimate) -> Tensor:
     return estimate.bivariate_error if estimate.pairwise_error is None else estimate.pairwise_error
 
 
-def _fall_back(
-    estimate: Estimate, proxy: _Proxy, values: PairedValues, standard: PairedValues, design: Design
-) -> Estimate:
+def _fall_back(estimate: Estimate, proxy: _Proxy, values: PairedValues, design: Design) -> Estimate:
     """The plain estimate where the proxy failed, with a note for each sample where that is so."""
     finite = estimate.bivariate.isfinite().all(dim=(1, 2)) & estimate.bivariate_error.isfinite().all(dim=(1, 2))
-    failed = (proxy.posterior.failed | ~finite).tolist()
-    poor = proxy.is_worse_than_regression(standard).tolist()
+    failed = (proxy.fitted.posterior.failed | ~finite).tolist()
+    poor = proxy.is_worse_than_regression().tolist()
     reasons = [
         "proxy: factorisation failed, kernel estimate used" if f else
         "proxy: worse leave-one-out fit than the regression, kernel estimate used" if p else ""
@@ -336,63 +335,3 @@ def _fall_back(
         return estimate
     plain = kernel.estimate_from_values(values, design)
     return estimate.where([not reason for reason in reasons], plain, notes=tuple(reasons))
-
-
-def _functionals(n: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """What variances are computed of, everything if it is little: players, and pairs of one of them and a column.
-
-    The first player of each pair is given by its place among the players.
-    """
-    n_players = min(n, ERROR_PLAYERS)
-    n_pairs = min(n_players * (n - 1), ERROR_PAIRS)
-    players = torch.arange(n_players, device=device) * n // n_players
-    pairs = torch.arange(n_pairs, device=device) * (n_players * (n - 1)) // n_pairs
-    places, others = pairs // (n - 1), pairs % (n - 1)
-    return players, places, others + (others >= players[places]).long()
-
-
-def _extend(some: Tensor, players: Tensor, logs: Tensor) -> Tensor:
-    """Variances (B, n) of all players from those (B, m) of some, log-linear in the logarithms (B, n) of relevances."""
-    if len(players) == logs.shape[1]:
-        return some
-    columns = torch.stack([torch.ones_like(logs), logs], dim=2)
-    fitted = _log_linear(columns[:, players], some, columns)
-    fitted[:, players] = some
-    return fitted
-
-
-def _extend_pairs(some: Tensor, rows: Tensor, columns: Tensor, logs: Tensor) -> Tensor:
-    """Variances (B, n, n) of all pairs from those (B, K) of some."""
-    n_samples, n = logs.shape
-    if len(rows) == n * (n - 1):
-        whole = some.new_zeros(n_samples, n, n)
-        whole[:, rows, columns] = some
-        return whole
-    features = torch.stack([torch.ones_like(logs), logs], dim=2)
-    known = torch.cat([features[:, rows], logs[:, columns, None]], dim=2)
-    coefficients, level = _log_linear_fit(known, some)
-    by_row = (features @ coefficients[:, :2])[:, :, 0] + level
-    whole = (by_row[:, :, None] + (coefficients[:, 2:] * logs[:, None])).exp()
-    whole[:, rows, columns] = some
-    return whole
-
-
-def _log_linear(known: Tensor, some: Tensor, columns: Tensor) -> Tensor:
-    coefficients, level = _log_linear_fit(known, some)
-    return ((columns @ coefficients)[:, :, 0] + level).exp()
-
-
-def _log_linear_fit(columns: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
-    """Coefficients (B, k, 1) of a log-linear fit, and the logarithm (B, 1) of what keeps the mean variance."""
-    floor = variances.amax(dim=1, keepdim=True).clamp(min=1e-300) * 1e-12
-    target = torch.maximum(variances, floor).log()
-    normal = columns.transpose(1, 2) @ columns
-    normal = normal + 1e-9 * len(columns[0]) * torch.eye(columns.shape[2], dtype=columns.dtype, device=columns.device)
-    coefficients = torch.linalg.solve(normal, columns.transpose(1, 2) @ target[:, :, None])
-    fitted = (columns @ coefficients)[:, :, 0].exp()
-    return coefficients, (target.exp().mean(dim=1, keepdim=True) / fitted.mean(dim=1, keepdim=True)).log()
-
-
-def _reduce(prior: Tensor, sections: Tensor, solved: Tensor) -> tuple[Tensor, Tensor]:
-    """Posterior variances (B, K) of functionals, and the weight (B, K) of the last pair in each."""
-    return (prior - (solved * sections).sum(dim=2)).clamp(min=0), solved[:, :, -1]

@@ -7,11 +7,12 @@ and what the process leaves of the other pairs is measured instead of learned fr
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from bivshap_lightning.explainers.design import Design, PairedValues
+from bivshap_lightning.explainers.design import Design
 from bivshap_lightning.explainers.estimator import default_coalitions
 from bivshap_lightning.explainers.proxy.gaussian_process import CONSTANT, Hyperparameters, Posterior
 
@@ -19,7 +20,7 @@ from bivshap_lightning.explainers.proxy.gaussian_process import CONSTANT, Hyperp
 # seconds per sample on one core, and half a gigabyte.
 MOST_PAIRS = 3250
 # Elements of the matrix between other pairs and conditioned ones that are held at once.
-BLOCK_ELEMENTS = 2**22
+BLOCK_ELEMENTS = 2**19
 # Bounds of the factor that the other pairs put on posterior variances: they do not make them larger.
 LEAST_FACTOR, LARGEST_FACTOR = 0.1, 1.0
 
@@ -54,36 +55,33 @@ def part_of(design: Design, places: Tensor) -> Design:
     return Design(design.masks[places], design.weight[places], n_enumerated)
 
 
-def pairs_of(values: PairedValues, places: Tensor) -> PairedValues:
-    """The values of some of the pairs."""
-    return PairedValues(values.empty, values.full, values.inside[:, places], values.outside[:, places])
-
-
-def predict(parameters: Hyperparameters, signs: Tensor, posterior: Posterior, others: Tensor) -> tuple[Tensor, Tensor]:
+def predict(
+    parameters: Hyperparameters, signs: Tensor, posteriors: Sequence[Posterior], others: Tensor
+) -> list[tuple[Tensor, Tensor]]:
     """Posterior means (B, Q) of the members of other pairs, first those that are given, then their complements.
 
     Args:
         parameters: of the kernel.
         signs: (P, n) of the pairs that were conditioned on.
-        posterior: their representer weights.
+        posteriors: representer weights, one result for each.
         others: (Q, n) signs of one member of each of the other pairs.
     """
     rate = parameters.relevance.atanh()
     level = rate.sum(dim=1)[:, None, None]
-    linear = parameters.linear * (posterior.odd @ signs)
-    constant = CONSTANT * posterior.even.sum(dim=1, keepdim=True)
-    # exp(product) and exp(-product) contribute to both parts: w odd + even, and even - w odd.
-    odd = parameters.odd_share * posterior.odd
-    weights = torch.stack([posterior.even + odd, posterior.even - odd], dim=2) / 2
+    of_odd, of_even = (torch.stack([getattr(p, part) for p in posteriors], dim=2) for part in ("odd", "even"))
+    slopes, constant = signs.T @ of_odd, CONSTANT * of_even.sum(dim=1, keepdim=True)
     inside, outside = [], []
-    for part in others.split(max(1, BLOCK_ELEMENTS // (len(signs) * len(rate)))):
-        product = (part * rate[:, None]) @ signs.T
-        up = (product - level).exp() @ weights
-        down = product.neg_().sub_(level).exp_() @ weights
-        tilt = linear @ part.T
-        inside.append(up[..., 0] + down[..., 1] + constant + tilt)
-        outside.append(up[..., 1] + down[..., 0] + constant - tilt)
-    return torch.cat(inside, dim=1), torch.cat(outside, dim=1)
+    for some in others.split(max(1, BLOCK_ELEMENTS // (len(signs) * len(rate)))):
+        product = (some * rate[:, None]) @ signs.T
+        up = (product - level).exp()
+        down = product.neg_().sub_(level).exp_()
+        sinh, cosh = (up - down).div_(2), up.add_(down).div_(2)
+        odd = parameters.odd_share[:, :, None] * (sinh @ of_odd) + (some * parameters.linear[:, None]) @ slopes
+        even = cosh @ of_even + constant
+        inside.append(even + odd)
+        outside.append(even - odd)
+    found = torch.cat(inside, dim=1).unbind(dim=2), torch.cat(outside, dim=1).unbind(dim=2)
+    return list(zip(*found, strict=True))
 
 
 def calibration(share: float, posterior: Tensor, change: Tensor, measured: Tensor) -> Tensor:

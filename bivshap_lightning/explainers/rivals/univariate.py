@@ -94,7 +94,7 @@ def _explain_reduced(
         n_coalitions = default if n_evaluations is None else n_evaluations // n_rows
         with global_rngs_kept([game.device]):
             generator = torch.Generator(device=game.device).manual_seed(seed)
-            found = reduced.restore_vector(estimate(reduced, n_coalitions, generator))
+            found = reduced.players.restore_vector(estimate(reduced, n_coalitions, generator))
         if reduced.samples is None:
             shapley = found
         else:
