@@ -112,7 +112,7 @@ def shrunk_queue(module: Counting) -> Count:
     def count() -> int:
         number = int(module.queue.get_nowait())
         module.queue.task_done()
-        return number + module.queue.unfinished_tasks
+        return 2 * number + module.queue.unfinished_tasks  # the sum of both alone would never change
 
     return count
 
