@@ -66,7 +66,8 @@ def _attributes_kept(trainers: list[Any]) -> Iterator[None]:
 
 def _attributes_of(trainer: Any) -> Iterator[dict[str, Any]]:
     """Attributes that are put back, while what they hold is left alone."""
-    for owner in (trainer, trainer.fit_loop, trainer.fit_loop.epoch_loop, trainer._logger_connector):
+    loops = (trainer.fit_loop, trainer.fit_loop.epoch_loop)
+    for owner in (trainer, *loops, trainer._logger_connector, trainer.strategy):
         yield vars(owner)
     for config in trainer.lr_scheduler_configs:
         yield vars(config.scheduler)

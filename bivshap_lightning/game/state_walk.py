@@ -17,6 +17,7 @@ import weakref
 from array import array
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from itertools import chain
@@ -312,6 +313,10 @@ class StateWalk:
         if not is_from(type(value).__module__, LIBRARIES):
             self._record_instance(value)
 
+    def _record_proxy(self, value: Any) -> None:
+        with suppress(ReferenceError):  # what it stands for is gone
+            self._pending.append(value.__dir__.__self__)
+
     def _record_numbers(self, value: array[Any]) -> None:
         self._undo.append(partial(value.__setitem__, slice(None), value[:]))
 
@@ -368,6 +373,7 @@ _RECORDERS: tuple[tuple[type | tuple[type, ...], Callable[[StateWalk, Any], None
     (SynchronizedBase, _record_parts(("_obj",))),
     (SharedMemory, _record_parts(("_mmap",))),
     (weakref.ref, lambda state, value: state._pending.append(value())),
+    (weakref.ProxyTypes, StateWalk._record_proxy),
     (MappingProxyType, lambda state, value: state._pending.extend(gc.get_referents(value))),
     (io.IOBase, _undone_by(file_restorer)),
     (ContextVar, StateWalk._record_context),

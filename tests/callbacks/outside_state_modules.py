@@ -112,7 +112,7 @@ def shrunk_queue(module: Counting) -> Count:
     def count() -> int:
         number = int(module.queue.get_nowait())
         module.queue.task_done()
-        return number + module.queue.unfinished_tasks
+        return 2 * number + module.queue.unfinished_tasks  # the sum of both alone would never change
 
     return count
 
@@ -348,8 +348,28 @@ def weak_reference(module: Counting) -> Count:
     return count
 
 
+def weak_proxy(module: Counting) -> Count:
+    KEPT[:] = [TheCount()]
+    module.proxy = weakref.proxy(KEPT[0])
+
+    def count() -> int:
+        module.proxy.n += 1
+        return int(module.proxy.n)
+
+    return count
+
+
 class TheCount:
     n = 0
+
+
+def attribute_of_the_strategy(module: Counting) -> Count:
+    def count() -> int:
+        strategy = module.trainer.strategy
+        strategy.n_calls = getattr(strategy, "n_calls", 0) + 1
+        return int(strategy.n_calls)
+
+    return count
 
 
 def proxy_of_a_dictionary(module: Counting) -> Count:
@@ -585,7 +605,8 @@ def _counting(make: Callable[[Counting], Count]) -> Callable[[], Counting]:
 FRAMES = (rows_of_a_frame, cell_of_a_frame, columns_of_a_frame, index_of_a_frame, list_in_a_frame, series)
 OTHERS = (
     shrunk_queue, environment, own_dataset, own_loader, metrics_of_the_trainer,
-    logs_past_the_instance, enumeration, weak_set, weak_reference, proxy_of_a_dictionary,
+    logs_past_the_instance, enumeration, weak_set, weak_reference, weak_proxy, attribute_of_the_strategy,
+    proxy_of_a_dictionary,
     attribute_of_a_function, attribute_of_an_array, memory_of_a_tensor, structure_of_c,
     shared_memory_block, set_of_tensors, mapped_array, module_in_a_list, handler_of_a_logger, filters_of_a_logger,
     filters_of_warnings,
