@@ -29,8 +29,8 @@ from bivshap_lightning.callbacks.trainer_state import trainer_preserved
 from bivshap_lightning.explainers import find_explainer
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept
-from bivshap_lightning.game.module_state import preserved
-from bivshap_lightning.game.process_state import process_settings_kept
+from bivshap_lightning.game.state.modules import preserved
+from bivshap_lightning.game.state.process import process_settings_kept
 
 Rows = tuple[Tensor, ...]
 Gather = Callable[[Any], list[Any]]

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from pytorch_lightning.loggers.logger import DummyLogger
 
 from bivshap_lightning.game.errors import ModelStateError
-from bivshap_lightning.game.module_state import objects_preserved
+from bivshap_lightning.game.state.modules import objects_preserved
 
 # Callbacks whose state is not that of training: those of Lightning, and ours. Bars move meanwhile.
 _NOT_FOLLOWED = ("bivshap_lightning", "lightning", "pytorch_lightning")

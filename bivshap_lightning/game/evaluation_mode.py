@@ -60,7 +60,7 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
     The flags are set directly, because ``eval`` may be overridden. Compiled code is not used, because every new
     number of rows could cause a recompilation. Observers of fake quantisation are updated in evaluation mode too, so
     the output for a row would depend on earlier rows; they are disabled, and their state has to be restored by
-    :func:`~bivshap_lightning.game.module_state.preserved`.
+    :func:`~bivshap_lightning.game.state.modules.preserved`.
 
     Args:
         module: the module.

@@ -19,8 +19,8 @@ from bivshap_lightning.game.determinism import first_stochastic_module
 from bivshap_lightning.game.evaluation_mode import evaluation_mode
 from bivshap_lightning.game.evaluation_mode import global_rngs_kept as global_rngs_kept
 from bivshap_lightning.game.inputs import Table
-from bivshap_lightning.game.module_state import preserved
-from bivshap_lightning.game.process_state import process_settings_kept
+from bivshap_lightning.game.state.modules import preserved
+from bivshap_lightning.game.state.process import process_settings_kept
 from bivshap_lightning.game.trees import TreeEnsemble, read_trees, scoring_method
 
 Precision = Literal["bf16", "fp16"]
@@ -155,7 +155,7 @@ class Model:
     def evaluation(self, *, gradients: bool = False) -> Iterator[None]:
         """Within this context the model is in evaluation mode; afterwards everything is as it was before.
 
-        The state of a torch module (see :mod:`bivshap_lightning.game.module_state`) and the global random number
+        The state of a torch module (see :mod:`bivshap_lightning.game.state.modules`) and the global random number
         generators of torch, NumPy and Python are restored, also after an error. Within such a context another one of
         the same kind does nothing, so that the cost of recording the state can be paid once for many calls.
 

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from bivshap_lightning import Game
-from bivshap_lightning.game import tensor_state
 from bivshap_lightning.game.errors import ModelStateError, StochasticModelError
-from bivshap_lightning.game.module_state import ModuleState, preserved
+from bivshap_lightning.game.state import tensors
+from bivshap_lightning.game.state.modules import ModuleState, preserved
 
 
 class Holder(nn.Module):
@@ -139,7 +139,7 @@ def test_memory_that_forward_frees_is_allocated_again(n_bytes, is_buffer):
 
 
 def test_freed_memory_of_large_attributes_is_refused(monkeypatch):
-    monkeypatch.setattr(tensor_state, "LARGEST_COPY", 8)
+    monkeypatch.setattr(tensors, "LARGEST_COPY", 8)
     module = Holder(torch.ones(4), lambda v: v.untyped_storage().resize_(0))
     with pytest.raises(ModelStateError, match=r"large tensors that are no buffers.*shape \(4,\)"), preserved(module):
         module(torch.ones(1, 3))
@@ -414,7 +414,7 @@ def test_a_refused_module_keeps_its_gradients(place):
 
 @pytest.mark.parametrize("kind", [torch.zeros, np.zeros])
 def test_large_attributes_are_watched(kind, monkeypatch):
-    monkeypatch.setattr(tensor_state, "LARGEST_COPY", 8)
+    monkeypatch.setattr(tensors, "LARGEST_COPY", 8)
     idle = Holder(kind(4), lambda v: None)
     Game(idle, torch.ones(2, 3))
 

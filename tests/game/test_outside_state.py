@@ -12,10 +12,10 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from bivshap_lightning.game import frame_state, state_walk
 from bivshap_lightning.game.errors import ModelStateError
-from bivshap_lightning.game.module_state import objects_preserved, preserved
-from bivshap_lightning.game.process_state import process_settings_kept
+from bivshap_lightning.game.state import frames, walk
+from bivshap_lightning.game.state.modules import objects_preserved, preserved
+from bivshap_lightning.game.state.process import process_settings_kept
 
 
 class Holder(nn.Module):
@@ -121,7 +121,7 @@ def test_frames_are_restored_bit_by_bit(change):
 
 
 def test_frames_that_are_too_large_are_watched(monkeypatch):
-    monkeypatch.setattr(frame_state, "LARGEST_COPY", 8)
+    monkeypatch.setattr(frames, "LARGEST_COPY", 8)
     table = pd.DataFrame({"n": np.arange(5.0), "word": list("abcde")})
     with preserved(Holder(table)):
         table["n"].sum()
@@ -154,7 +154,7 @@ def test_a_bounded_cache_is_replaced_by_a_copy():
 
 
 def test_data_sets_beyond_the_limit_are_watched(monkeypatch):
-    monkeypatch.setattr(state_walk, "LARGEST_DATA", 8)
+    monkeypatch.setattr(walk, "LARGEST_DATA", 8)
     data = TensorDataset(torch.zeros(4))
     data.array = np.zeros(4)
     with objects_preserved([data]):

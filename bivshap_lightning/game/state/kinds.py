@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from bivshap_lightning.game.tensor_state import LARGEST_COPY
+from bivshap_lightning.game.state.tensors import LARGEST_COPY
 
 # Packages whose objects, modules excepted, do not belong to the model.
 FOREIGN = (

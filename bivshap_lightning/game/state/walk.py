@@ -1,6 +1,6 @@
 """Follows everything that a module leads to in Python, and records how each object was.
 
-What can be put back is put back by :class:`~bivshap_lightning.game.module_state.ModuleState`. Data sets, their loaders
+What can be put back is put back by :class:`~bivshap_lightning.game.state.modules.ModuleState`. Data sets, their loaders
 and samplers, and other objects beside the module are followed last and less far: of what they lead to, the items of
 collections of more than 1,000 are compared but not followed, and tensors and arrays beyond 8 MB in all are watched but
 not copied.
@@ -33,13 +33,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from bivshap_lightning.game.cache_state import KIND as CACHE
-from bivshap_lightning.game.dict_state import items_of, refill_collection
 from bivshap_lightning.game.errors import ModelStateError
-from bivshap_lightning.game.frame_state import frame_restorer, is_frame, objects_of
-from bivshap_lightning.game.shared_state import SHARED, queue_restorer, shared_restorer
-from bivshap_lightning.game.stand_ins import is_followed, stand_in_for, unrestorable_iterator
-from bivshap_lightning.game.state_kinds import (
+from bivshap_lightning.game.state.caches import KIND as CACHE
+from bivshap_lightning.game.state.dicts import items_of, refill_collection
+from bivshap_lightning.game.state.frames import frame_restorer, is_frame, objects_of
+from bivshap_lightning.game.state.kinds import (
     ATOMS,
     CONTAINERS,
     GENERATORS,
@@ -61,7 +59,9 @@ from bivshap_lightning.game.state_kinds import (
     slot_content,
     slots_of,
 )
-from bivshap_lightning.game.tensor_state import ArrayCopy, TensorCopy, is_too_large
+from bivshap_lightning.game.state.shared import SHARED, queue_restorer, shared_restorer
+from bivshap_lightning.game.state.stand_ins import is_followed, stand_in_for, unrestorable_iterator
+from bivshap_lightning.game.state.tensors import ArrayCopy, TensorCopy, is_too_large
 
 # Items of a collection that are followed where data sets hold it.
 MOST_ITEMS = 1000

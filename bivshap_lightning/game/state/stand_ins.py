@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from types import MethodType
 from typing import Any, NoReturn
 
-from bivshap_lightning.game.cache_state import KIND as CACHE
-from bivshap_lightning.game.cache_state import stand_in_for_cache
 from bivshap_lightning.game.errors import ModelStateError
-from bivshap_lightning.game.state_kinds import is_opaque_iterator
+from bivshap_lightning.game.state.caches import KIND as CACHE
+from bivshap_lightning.game.state.caches import stand_in_for_cache
+from bivshap_lightning.game.state.kinds import is_opaque_iterator
 
 
 def stand_in_for(value: Any, name: str) -> Any:

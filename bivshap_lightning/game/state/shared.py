@@ -20,8 +20,8 @@ from multiprocessing.synchronize import Barrier as ProcessBarrier
 from multiprocessing.synchronize import Event as ProcessEvent
 from typing import Any, NoReturn
 
-from bivshap_lightning.game.dict_state import refill_collection
 from bivshap_lightning.game.errors import ModelStateError
+from bivshap_lightning.game.state.dicts import refill_collection
 
 # Methods that change what other threads or processes see.
 SHARED: tuple[tuple[type, tuple[str, ...]], ...] = (

@@ -5,7 +5,7 @@ class attributes and global variables may change in ``forward`` as well. :class:
 reachable from a module in Python. Objects keep their identity: containers and tensors are restored in place, so that
 tied tensors stay tied and references from outside (optimizers, hooks, attribution methods) stay valid.
 
-Queues are not put back but replaced for the thread that runs the model (:mod:`bivshap_lightning.game.shared_state`).
+Queues are not put back but replaced for the thread that runs the model (:mod:`bivshap_lightning.game.state.shared`).
 Iterators, events, pipes and queues of other processes, which can be neither, are refused where they are used.
 
 Not recorded are objects that do not belong to the model (Trainers, loggers, process groups, threads), what libraries
@@ -22,10 +22,10 @@ from typing import Any
 
 from torch import nn
 
-from bivshap_lightning.game.dict_state import differing, is_identical, refill
 from bivshap_lightning.game.errors import ModelStateError
-from bivshap_lightning.game.state_kinds import global_hooks
-from bivshap_lightning.game.state_walk import StateWalk
+from bivshap_lightning.game.state.dicts import differing, is_identical, refill
+from bivshap_lightning.game.state.kinds import global_hooks
+from bivshap_lightning.game.state.walk import StateWalk
 
 
 class ModuleState(StateWalk):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bivshap_lightning.game.errors import ModelStateError
-from bivshap_lightning.game.tensor_state import LARGEST_COPY
+from bivshap_lightning.game.state.tensors import LARGEST_COPY
 
 # Cells up to which objects within a frame are looked at as well.
 MOST_CELLS = 10_000

@@ -1,0 +1,1 @@
+"""What a model may change when it is called: found, put back, or named."""
