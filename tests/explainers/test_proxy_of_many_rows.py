@@ -75,32 +75,30 @@ def test_predictions_do_not_depend_on_blocks(proxies, monkeypatch):
         torch.testing.assert_close(part, same, atol=1e-9, rtol=0)
 
 
+def compared(few, many, kind: str) -> tuple[float, float]:
+    """Error of some estimates over that of others, and the share of the errors of the former that is covered."""
+    table = TRAINED[kind](2)
+    truth = table_e2(table)[0]
+    ours, theirs = ([make(table_model(table), len(truth), n, seed) for seed in range(4)] for make, n in (many, few))
+    errors = [np.mean([relative_error(e.bivariate[0], truth) for e in found]) for found in (ours, theirs)]
+    return errors[0] / errors[1], float(np.mean([np.abs(z_scores(found, truth)) < 1.96 for found in ours]))
+
+
 @pytest.mark.parametrize("kind", ["mlp", "attention", "forest"])
 def test_log_odds_help_where_some_pairs_are_conditioned_on(kind, monkeypatch):
     """Conditioned on 200 of 1,000 pairs: no worse than without, and covered."""
     monkeypatch.setattr(prediction, "most_pairs", lambda n_players: 200)
-    table = TRAINED[kind](2)
-    truth = table_e2(table)[0]
-    n = len(truth)
-    helped = [of_probability(table_model(table), n, 2002, seed) for seed in range(4)]
-    alone = [estimate(table_model(table), n, 2002, seed) for seed in range(4)]
-    ours, theirs = (np.mean([relative_error(e.bivariate[0], truth) for e in found]) for found in (helped, alone))
-    assert ours < 1.1 * theirs
-    assert np.mean([np.abs(z_scores(found, truth)) < 1.96 for found in helped]) > 0.9
+    ratio, covered = compared((estimate, 2002), (of_probability, 2002), kind)
+    assert ratio < 1.1
+    assert covered > 0.9
 
 
 @pytest.mark.parametrize("kind", ["mlp", "attention", "forest", "saturating", "maximum"])
 def test_rows_beyond_those_conditioned_on_lower_the_error_and_are_covered(kind, monkeypatch):
     """Conditioned on 200 pairs: 800 more lower the error, and intervals hold with them."""
     monkeypatch.setattr(prediction, "most_pairs", lambda n_players: 200)
-    table = TRAINED[kind](2)
-    truth = table_e2(table)[0]
-    n = len(truth)
-    few = [estimate(table_model(table), n, 402, seed) for seed in range(4)]
-    many = [estimate(table_model(table), n, 2002, seed) for seed in range(4)]
-    ours, theirs = (np.mean([relative_error(e.bivariate[0], truth) for e in found]) for found in (many, few))
-    assert ours < 0.8 * theirs
-    covered = np.mean([np.abs(z_scores(found, truth)) < 1.96 for found in many])
+    ratio, covered = compared((estimate, 402), (estimate, 2002), kind)
+    assert ratio < 0.8
     assert covered > 0.92
 
 

@@ -23,11 +23,10 @@ from bivshap_lightning.graph import ExplanationGraph
 from bivshap_lightning.graph.averaging import mean_of_same_players
 from bivshap_lightning.views.html import drawings, explorer, render_failure, render_page
 from bivshap_lightning.views.html.content import PageContent
+from tests.browser import chromium
 from tests.records import GAMMA, C, P, fields, npz, write
 from tests.test_cli import call, refused
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]  # fmt: skip
 HOSTILE = ["<script>alert(1)</script>", '" onload="x', "&lt;b&gt;", "http://evil.example/x.png"]
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -417,46 +416,38 @@ def test_reporting_needs_no_torch(audit, tmp_path):
 @pytest.mark.browser
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 def test_the_page_in_a_browser(page, tmp_path):
-    from playwright.sync_api import sync_playwright
-
     file = tmp_path / "report.html"
     file.write_text(page, encoding="utf-8")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        try:
-            for width in (1200, 390):
-                tab = browser.new_page(viewport={"width": width, "height": 800})
-                said, asked = [], []
-                tab.on("console", lambda message, said=said: said.append(message.text))
-                tab.on("pageerror", lambda error, said=said: said.append(str(error)))
-                tab.on("request", lambda request, asked=asked: asked.append(request.url))
-                tab.goto(file.as_uri(), wait_until="load")
-                heading = tab.locator("h1").bounding_box()
-                assert heading["y"] + heading["height"] < 400
-                assert tab.evaluate("document.documentElement.scrollWidth") <= width
-                wide = (
-                    "[...document.querySelectorAll('table')].filter(t => t.getBoundingClientRect().right > innerWidth)"
-                )
-                assert tab.evaluate(f"{wide}.length") == 0
-                assert tab.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 600)")
-                tab.keyboard.press("Tab")
-                assert tab.evaluate("document.activeElement.className") == "skip"
-                assert tab.locator(".skip").bounding_box()["x"] >= 0
-                tab.keyboard.press("Enter")
-                assert tab.evaluate("document.activeElement.id") == "main"
-                # Everything that folds unfolds by keyboard.
-                tab.locator("details > summary").first.focus()
-                tab.keyboard.press("Enter")
-                assert tab.evaluate("document.querySelector('details').open")
-                assert said == []
-                assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
-            # On paper everything is unfolded, on white, and nothing is cut off.
-            tab.emulate_media(media="print")
-            assert tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
-            assert tab.evaluate("[...document.querySelectorAll('details')].every(d => d.offsetHeight > 60)")
-            assert tab.pdf(format="A4").startswith(b"%PDF")
-        finally:
-            browser.close()
+    with chromium() as browser:
+        for width in (1200, 390):
+            tab = browser.new_page(viewport={"width": width, "height": 800})
+            said, asked = [], []
+            tab.on("console", lambda message, said=said: said.append(message.text))
+            tab.on("pageerror", lambda error, said=said: said.append(str(error)))
+            tab.on("request", lambda request, asked=asked: asked.append(request.url))
+            tab.goto(file.as_uri(), wait_until="load")
+            heading = tab.locator("h1").bounding_box()
+            assert heading["y"] + heading["height"] < 400
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+            wide = "[...document.querySelectorAll('table')].filter(t => t.getBoundingClientRect().right > innerWidth)"
+            assert tab.evaluate(f"{wide}.length") == 0
+            assert tab.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 600)")
+            tab.keyboard.press("Tab")
+            assert tab.evaluate("document.activeElement.className") == "skip"
+            assert tab.locator(".skip").bounding_box()["x"] >= 0
+            tab.keyboard.press("Enter")
+            assert tab.evaluate("document.activeElement.id") == "main"
+            # Everything that folds unfolds by keyboard.
+            tab.locator("details > summary").first.focus()
+            tab.keyboard.press("Enter")
+            assert tab.evaluate("document.querySelector('details').open")
+            assert said == []
+            assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
+        # On paper everything is unfolded, on white, and nothing is cut off.
+        tab.emulate_media(media="print")
+        assert tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+        assert tab.evaluate("[...document.querySelectorAll('details')].every(d => d.offsetHeight > 60)")
+        assert tab.pdf(format="A4").startswith(b"%PDF")
 
 
 def test_the_page_holds_as_many_graphs_as_there_is_room_for(audit, monkeypatch):
@@ -484,41 +475,35 @@ def test_the_explorer_compares_what_both_records_have(audit, tmp_path):
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 def test_the_explorer_in_the_page(page, audit, tmp_path):
     """No server, no request: the page decides at a gamma what Python decides."""
-    from playwright.sync_api import sync_playwright
-
     file = tmp_path / "report.html"
     file.write_text(page, encoding="utf-8")
     graph = AuditRecord.load(audit).class_graphs["cat"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        try:
-            tab = browser.new_page(viewport={"width": 1200, "height": 900})
-            said, asked = [], []
-            tab.on("console", lambda message: said.append(message.text))
-            tab.on("pageerror", lambda error: said.append(str(error)))
-            tab.on("request", lambda request: asked.append(request.url))
-            tab.goto(file.as_uri(), wait_until="load")
-            tab.locator("[data-count]").first.wait_for(timeout=20_000)
-            for gamma in (graph.relative_gamma, 0.3):
-                tab.get_by_label("Gamma as a number").fill(repr(gamma))
-                tab.get_by_label("Gamma as a number").press("Enter")
-                h, roles = graph.redundancy(gamma), graph.roles(gamma)
-                tab.locator(f"[data-count=redundant-pairs][data-value='{h.n_redundant}']").wait_for(timeout=10_000)
-                assert tab.locator("[data-count=groups]").get_attribute("data-value") == str(len(h.groups))
-                for role in set(roles.roles):
-                    shown = tab.locator(f"[data-count={role}]").get_attribute("data-value")
-                    assert shown == str(roles.roles.count(role))
-            for view in ("Graph", "Matrix", "On the input", "Numbers", "Over time"):
-                tab.get_by_role("tab", name=view).click()
-                tab.locator("#main-view svg").first.wait_for(timeout=10_000)
-            assert "Compare with" in tab.locator("#main-view").inner_text()
-            assert "The gate failed" not in tab.locator("#main-view").inner_text()
-            tab.get_by_role("tab", name="Numbers").click()
-            assert "The gate failed" in tab.locator("#main-view").inner_text()
-            # A link to a folded section opens it.
-            tab.locator("nav a", has_text="Groups").click()
-            tab.locator("#groups > details[open]").wait_for(timeout=10_000)
-            assert said == []
-            assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
-        finally:
-            browser.close()
+    with chromium() as browser:
+        tab = browser.new_page(viewport={"width": 1200, "height": 900})
+        said, asked = [], []
+        tab.on("console", lambda message: said.append(message.text))
+        tab.on("pageerror", lambda error: said.append(str(error)))
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.goto(file.as_uri(), wait_until="load")
+        tab.locator("[data-count]").first.wait_for(timeout=20_000)
+        for gamma in (graph.relative_gamma, 0.3):
+            tab.get_by_label("Gamma as a number").fill(repr(gamma))
+            tab.get_by_label("Gamma as a number").press("Enter")
+            h, roles = graph.redundancy(gamma), graph.roles(gamma)
+            tab.locator(f"[data-count=redundant-pairs][data-value='{h.n_redundant}']").wait_for(timeout=10_000)
+            assert tab.locator("[data-count=groups]").get_attribute("data-value") == str(len(h.groups))
+            for role in set(roles.roles):
+                shown = tab.locator(f"[data-count={role}]").get_attribute("data-value")
+                assert shown == str(roles.roles.count(role))
+        for view in ("Graph", "Matrix", "On the input", "Numbers", "Over time"):
+            tab.get_by_role("tab", name=view).click()
+            tab.locator("#main-view svg").first.wait_for(timeout=10_000)
+        assert "Compare with" in tab.locator("#main-view").inner_text()
+        assert "The gate failed" not in tab.locator("#main-view").inner_text()
+        tab.get_by_role("tab", name="Numbers").click()
+        assert "The gate failed" in tab.locator("#main-view").inner_text()
+        # A link to a folded section opens it.
+        tab.locator("nav a", has_text="Groups").click()
+        tab.locator("#groups > details[open]").wait_for(timeout=10_000)
+        assert said == []
+        assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]

@@ -21,8 +21,6 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parents[2]
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]  # fmt: skip
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 MOST_SCREENS = {"desk": 4.0, "desk, before details": 3.0, "phone": 6.5}
 MOST_PAGES = 32
@@ -56,16 +54,6 @@ def pages(demo) -> dict[str, Path]:
     verdict = judge(record, rules, previous)
     failed.write_text(render_page(record, verdict=verdict, previous=previous), encoding="utf-8")
     return {"passed": demo / "report.html", "failed": failed}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        yield browser
-        browser.close()
 
 
 def show(browser, file: Path, size, **options):

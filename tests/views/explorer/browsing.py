@@ -1,47 +1,23 @@
 """The tab in a TensorBoard of this machine, opened in a browser that remembers what went wrong."""
 
 import contextlib
-import json
 import os
-import socket
-import subprocess
 import sys
-import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
+from tests import browser
+
 ROOT = Path(__file__).parents[3]
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]  # fmt: skip
 READY = """() => document.querySelector("[data-count]")
   || (document.querySelector(".message h2")?.textContent ?? "Reading").startsWith("Reading") === false"""
 
 
-@contextlib.contextmanager
-def tensorboard(*arguments: str) -> Iterator[str]:
+def tensorboard(*arguments: str) -> contextlib.AbstractContextManager[str]:
     """A TensorBoard with the tab on a free port of this machine, stopped afterwards."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tests.views.explorer.server", *arguments, "--host", "127.0.0.1",
-               "--port", str(port), "--samples_per_plugin=bivshap=1000"]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        address = f"http://127.0.0.1:{port}"
-        for _ in range(120):
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/data/runs", timeout=5) as answer:
-                if json.load(answer):
-                    break
-            time.sleep(0.5)
-        else:
-            raise TimeoutError("TensorBoard did not start")
-        yield address
-    finally:
-        server.terminate()
-        server.wait(timeout=30)
+    command = [sys.executable, "-m", "tests.views.explorer.server", *arguments, "--samples_per_plugin=bivshap=1000"]
+    return browser.tensorboard(command, cwd=ROOT, environment={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 class Page:

@@ -1,15 +1,14 @@
 """Makes the pictures of docs/tensorboard.md from `bivshap demo`: `python -m tests.views.explorer.pictures`."""
 
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
 
-from tests.views.explorer.browsing import FLAGS, ROOT, Page, tensorboard
+from tests.browser import chromium
+from tests.views.explorer.browsing import ROOT, Page, tensorboard
 
 WIDTH, HEIGHT = 1400, 940
 PICTURES = {
@@ -26,10 +25,9 @@ def make_pictures(folder: Path) -> None:
     Args:
         folder: where the pictures go.
     """
-    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as scratch, chromium() as browser:
         demo = [sys.executable, "-m", "bivshap_lightning.cli", "demo", "-o", f"{scratch}/demo"]
         subprocess.run(demo, check=True, stdout=subprocess.DEVNULL)
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         with tensorboard("--logdir", f"{scratch}/demo/logs") as address:
             for name, state in PICTURES.items():
                 page = Page(browser, address)
@@ -41,7 +39,6 @@ def make_pictures(folder: Path) -> None:
                 page.tab.screenshot(path=file, clip={"x": 0, "y": 0, "width": WIDTH, "height": min(HEIGHT, bottom)})
                 with Image.open(file) as image:
                     image.convert("RGB").quantize(255, dither=Image.Dither.NONE).save(file, optimize=True)
-        browser.close()
 
 
 if __name__ == "__main__":

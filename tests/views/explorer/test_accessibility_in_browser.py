@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from tests.views.accessibility import faint_texts, faults, walk_by_keyboard
-from tests.views.explorer.browsing import FLAGS, Page, tensorboard
+from tests.views.explorer.browsing import Page, tensorboard
 from tests.views.explorer.logs import LONG, write_examples, write_wide_table
 
 pytestmark = [
@@ -35,16 +35,6 @@ MOVING = """() => document.getAnimations().length + [...document.querySelectorAl
   const seconds = parseFloat(style.transitionDuration) + parseFloat(style.animationDuration);
   return seconds > 0 || style.scrollBehavior === "smooth";
 }).length"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

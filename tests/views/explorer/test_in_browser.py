@@ -12,7 +12,7 @@ import pytest
 from torch.utils.tensorboard import SummaryWriter
 
 from bivshap_lightning.audit.record import AuditRecord
-from tests.views.explorer.browsing import FLAGS, Page, tensorboard
+from tests.views.explorer.browsing import Page, tensorboard
 from tests.views.explorer.logs import drifting, random_graph, write_examples, write_run
 
 pytestmark = [
@@ -77,16 +77,6 @@ MEASURE = """async (n) => {
 """Moves gamma over its whole range: the browser's own account of long tasks (those of 50 ms and more), and the
 milliseconds from each move to the end of the second frame after it; how often the view was drawn, also for as many
 moves within one frame; and the elements of the view."""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
