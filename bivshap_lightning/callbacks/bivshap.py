@@ -95,7 +95,7 @@ class BivShapCallback(EitherCallback):
         every_n_epochs: audit after the validation of epochs 0, n, 2n, ..., whatever it costs; in between the last
             values are logged again. None: as often as `max_share` allows.
         max_share: without `every_n_epochs`, the largest share of the run's time that audits may take. The first
-            validation and the end of fitting are always audited.
+            validation and the end of fitting are always audited, and others leave room for the one at the end.
         time_budget: seconds per audit; evaluations are cut down and other explainers left out to meet it. The accuracy
             that was reached is ``bivshap/estimate/standard_error``.
         panels: draw pictures and tables, into TensorBoard or into files; :class:`PanelOptions` say how many, and which

@@ -15,10 +15,10 @@ DEFAULT_MAX_SHARE = 0.1
 class AuditSchedule:
     """Decides after which validation epochs of a fit an audit runs, and measures the time that audits take.
 
-    Without `every_n_epochs` the first validation is audited, and a later one if all that the callback does, the coming
-    audit included, then takes no more than `max_share` of the run's time. The coming audit is expected to take as long
-    as the last one. The comparison with other explainers is a part of an audit that may be left out; it is judged by
-    the same rule.
+    Without `every_n_epochs` the first validation is audited, and a later one if all that the callback does then takes no
+    more than `max_share` of the run's time, the coming audit included and also the one at the end of fitting, were that
+    an epoch later. Both are expected to take as long as the last one. The comparison with other explainers is a part of
+    an audit that may be left out before the end; it is judged by the same rule.
 
     Args:
         every_n_epochs: audit epochs 0, n, 2n, ... whatever they cost; None to use `max_share`.
@@ -30,16 +30,18 @@ class AuditSchedule:
         other_seconds: of what the callback does beside audits: collecting samples, logging values again.
 
     Example:
-        >>> seconds = iter([0.0, 1.0, 11.0, 12.0, 30.0])
-        >>> schedule = AuditSchedule(None, 0.1, clock=lambda: next(seconds))
+        >>> now = 0.0
+        >>> schedule = AuditSchedule(None, 0.1, clock=lambda: now)
         >>> schedule.start_run()
         >>> schedule.is_due(0)
         True
         >>> schedule.add(2.0)
-        >>> schedule.is_due(1), schedule.is_due(2)
-        (False, False)
-        >>> schedule.is_due(3)
+        >>> now = 40.0  # 6 s for three audits are a tenth of 60 s
+        >>> schedule.is_due(9)
         False
+        >>> now = 53.0
+        >>> schedule.is_due(9)
+        True
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class AuditSchedule:
         self.audit_seconds = self.other_seconds = 0.0
         self.last_seconds: float | None = None
         self.comparison_seconds: float | None = None
+        self._epoch_seconds = 0.0
 
     @property
     def run_seconds(self) -> float:
@@ -74,6 +77,7 @@ class AuditSchedule:
         """Whether the validation of an epoch is followed by an audit."""
         if self.every_n_epochs is not None:
             return epoch % self.every_n_epochs == 0
+        self._epoch_seconds = max(0.0, self.run_seconds - self.audit_seconds - self.other_seconds) / (epoch + 1)
         if self.last_seconds is None:
             return True
         return self._is_affordable(self.last_seconds)
@@ -85,7 +89,9 @@ class AuditSchedule:
         return self._is_affordable(self.last_seconds + self.comparison_seconds)
 
     def _is_affordable(self, seconds: float) -> bool:
-        return self.audit_seconds + self.other_seconds + seconds <= self.max_share * (self.run_seconds + seconds)
+        both = seconds + (self.last_seconds or 0.0) + (self.comparison_seconds or 0.0)
+        spent, whole = self.audit_seconds + self.other_seconds + both, self.run_seconds + both + self._epoch_seconds
+        return spent <= self.max_share * whole
 
     def next_audit(self, seconds: float, comparison_seconds: float | None, epoch_seconds: float, n_left: float) -> str:
         """When an audit follows that costs as much as the one just made, in words; empty if that is every epoch.
@@ -98,12 +104,12 @@ class AuditSchedule:
 
         Example:
             >>> AuditSchedule(clock=lambda: 0.0).next_audit(2.0, None, 1.0, 100)
-            'the next audit follows in about 38 epochs, when it fits into `max_share`'
+            'the next audit follows in about 55 epochs, when it fits into `max_share`'
         """
         if self.every_n_epochs is not None or epoch_seconds <= 0:
             return ""
-        coming = seconds - (comparison_seconds or 0.0)
-        needed = (self.audit_seconds + self.other_seconds + seconds + coming) / self.max_share - coming
+        both = 2 * seconds - (comparison_seconds or 0.0)  # the coming one, and the one at the end
+        needed = (self.audit_seconds + self.other_seconds + seconds + both) / self.max_share - both - epoch_seconds
         n_epochs = (needed - self.run_seconds) / epoch_seconds
         if n_epochs <= 1:
             return ""
