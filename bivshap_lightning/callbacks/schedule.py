@@ -15,10 +15,10 @@ DEFAULT_MAX_SHARE = 0.1
 class AuditSchedule:
     """Decides after which validation epochs of a fit an audit runs, and measures the time that audits take.
 
-    Without `every_n_epochs` the first validation is audited, and a later one if all that the callback does then takes no
-    more than `max_share` of the run's time, the coming audit included and also the one at the end of fitting, were that
-    an epoch later. Both are expected to take as long as the last one. The comparison with other explainers is a part of
-    an audit that may be left out before the end; it is judged by the same rule.
+    Without `every_n_epochs` the first validation is audited, and a later one if all that the callback does then takes
+    no more than `max_share` of the run's time, the coming audit included and also the one at the end of fitting, were
+    that an epoch later. Both are expected to take as long as the last one. The comparison with other explainers is a
+    part of an audit that may be left out before the end; it is judged by the same rule.
 
     Args:
         every_n_epochs: audit epochs 0, n, 2n, ... whatever they cost; None to use `max_share`.
