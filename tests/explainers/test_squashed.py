@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from bivshap_lightning.explainers.proxy import GaussianProcessProxy, estimator, squashed
+from bivshap_lightning.explainers.proxy.prediction import predict
 from bivshap_lightning.explainers.proxy.squashed import Fitted, Squashed, Standard
 from bivshap_lightning.explainers.stages import log_odds
 from tests.oracles import relative_error
@@ -32,23 +33,13 @@ def processes(table: np.ndarray, n_coalitions: int):
     return design, process, fitted, handed_on
 
 
-def test_predictions_at_the_drawn_pairs_are_the_values_less_the_residuals():
-    design, process, fitted, _ = processes(logistic(9), 200)
-    posteriors = tuple(one.posterior for one in fitted)
-    found = squashed._predicted(design.signs, process.signs, process.parameters, posteriors)
-    for k, one in enumerate(fitted):
-        left = one.residuals()
-        torch.testing.assert_close(found[2 * k], one.standard.values.inside - left.inside, atol=1e-6, rtol=0)
-        torch.testing.assert_close(found[2 * k + 1], one.standard.values.outside - left.outside, atol=1e-6, rtol=0)
-
-
 def test_the_difference_of_few_players_is_enumerated():
     n = 8
     design, process, fitted, _ = processes(logistic(n), 100)
     found = Squashed.of(process.signs, process.parameters, *fitted, design)
     masks = torch.tensor(coalitions(n)).bool()
-    posteriors = tuple(one.posterior for one in fitted)
-    alone, _, other, _ = squashed._predicted(masks.double() * 2 - 1, process.signs, process.parameters, posteriors)
+    posteriors = [one.posterior for one in fitted]
+    (alone, _), (other, _) = predict(process.parameters, process.signs, posteriors, masks.double() * 2 - 1)
     squash = fitted[1].standard.squashed_to(fitted[0].standard)
     share, _ = squashed._mixed(*fitted, design)
     e2, shapley, null = table_e2((share * (squash(other) - alone))[0].numpy())

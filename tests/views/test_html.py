@@ -18,9 +18,11 @@ import pytest
 
 from bivshap_lightning.audit.json_fields import encode
 from bivshap_lightning.audit.record import AuditRecord, ClassMetrics, Estimate, GraphSummary, Run
+from bivshap_lightning.audit.record_parts import strongest_pairs
 from bivshap_lightning.gate import GateError, Rule, judge, judging
 from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.graph.averaging import mean_of_same_players
+from bivshap_lightning.graph.averaging import MAX_NAMES_OF_CLASS, mean_of_same_players
+from bivshap_lightning.graph.substitution import mean_substitution
 from bivshap_lightning.views.html import drawings, explorer, render_failure, render_page
 from bivshap_lightning.views.html.content import PageContent
 from tests.browser import chromium
@@ -62,7 +64,10 @@ def content_of(graphs, labels, targets=None, **changes) -> tuple[dict, dict]:
     for name in dict.fromkeys(labels):
         members = [g for g, label in zip(graphs, labels, strict=True) if label == name]
         if len({g.names for g in members}) == 1:
-            classes[name] = encode(GraphSummary.of(mean_of_same_players(members), GAMMA))
+            parts = mean_substitution(members, gammas=[GAMMA] * len(members), max_players=MAX_NAMES_OF_CLASS)
+            classes[name] = encode(
+                replace(GraphSummary.of(mean_of_same_players(members), GAMMA), **strongest_pairs(parts))
+            )
     samples = [(label, encode(GraphSummary.of(g, GAMMA))) for g, label in zip(graphs, labels, strict=True)]
     found = fields(samples, METRICS, classes) | {"curves": copy.deepcopy(CURVES), "versions": {"torch": "2.99.1"}}
     found["cost"] |= {"seconds": 1.5, "forwards": 7e3}
