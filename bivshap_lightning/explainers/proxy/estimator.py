@@ -217,7 +217,7 @@ class _Proxy:
             return found
         return tuple(a + b for a, b in zip(found, self.squashed.difference.tensors[:3], strict=True))
 
-    def posterior_variances(self, variances: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
+    def scaled_variances(self, variances: Sequence[Tensor], factor: Tensor) -> list[Tensor]:
         """Of E2, Shapley values, null column and C, from variances per unit of a factor (B, 1)."""
         if self.squashed is not None:
             factor = factor * self.squashed.remaining
@@ -294,16 +294,16 @@ def _estimate(proxy: _Proxy, variances: Sequence[Tensor], values: PairedValues, 
         proxy.surrogate_variances(),
     )
     factor = proxy.misfit() * design.widening * scale
-    noise = proxy.posterior_variances(variances, scale)[0].clamp(min=0).sum(dim=(1, 2))
+    noise = proxy.scaled_variances(variances, scale)[0].clamp(min=0).sum(dim=(1, 2))
     if share < 1:
-        posterior = proxy.posterior_variances(variances, factor)[0]
+        posterior = proxy.scaled_variances(variances, factor)[0]
         factor = factor * calibration(share, posterior, changes[0], measured[0])
         noise = share**2 * noise + (measured[0] ** 2).sum(dim=(1, 2))
     noise = noise + of_surrogates[0].sum(dim=(1, 2))
     unseen = kernel.UNSEEN / max(1, design.n_drawn) * proxy.largest_left_out()
     own = [
         corrected_variance(share, *parts[:3]) + parts[3]
-        for parts in zip(proxy.posterior_variances(variances, factor), changes, measured, of_surrogates, strict=True)
+        for parts in zip(proxy.scaled_variances(variances, factor), changes, measured, of_surrogates, strict=True)
     ]
     results, errors = [], []
     for value, change, variance in zip(proxy.values(), changes, own, strict=False):
