@@ -26,7 +26,7 @@ from bivshap_lightning.explainers.proxy import GaussianProcessProxy
 from bivshap_lightning.explainers.rows import RowEstimator
 from bivshap_lightning.explainers.sampling import Sampling
 from tests.oracles import relative_error
-from tests.trained_games import _Attention, _Gated, _standardized, _train, coalitions, table_e2
+from tests.trained_games import _Attention, _Gated, _standardized, coalitions, table_e2, train
 
 N_PLAYERS = 12
 N_ROWS = 4
@@ -49,7 +49,7 @@ def table_of_rows(kind: str, seed: int, n_background: int) -> torch.Tensor:
     else:
         layers = [nn.Linear(n, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, n_classes)]
         made = {"mlp": nn.Sequential(*layers), "attention": _Attention(n, n_classes), "gated": _Gated(n, n_classes)}
-        network = _train(made[kind], x, y, seed)
+        network = train(made[kind], x, y, seed)
         with torch.no_grad():
             parts = torch.as_tensor(rows, dtype=torch.float32).split(20_000)
             scores = torch.cat([network(part).double().softmax(dim=1) for part in parts])
