@@ -288,12 +288,8 @@ def _estimate(proxy: _Proxy, variances: Sequence[Tensor], values: PairedValues, 
     correction, spread = kernel.estimate_from_values(proxy.residuals(design), design), proxy.standard.spread
     changes = (*correction.tensors[:3], correction.bivariate - correction.null_column[:, :, None])
     measured = (*correction.tensors[3:], _errors_of_c(correction))
-    scale, share, of_surrogates = (
-        proxy.fitted.posterior.scale,
-        proxy.process.share_known(design),
-        proxy.surrogate_variances(),
-    )
-    factor = proxy.misfit() * design.widening * scale
+    scale, share = proxy.fitted.posterior.scale, proxy.process.share_known(design)
+    of_surrogates, factor = proxy.surrogate_variances(), proxy.misfit() * design.widening * scale
     noise = proxy.scaled_variances(variances, scale)[0].clamp(min=0).sum(dim=(1, 2))
     if share < 1:
         posterior = proxy.scaled_variances(variances, factor)[0]
