@@ -261,9 +261,11 @@ class RestrictedGame(Game):
         values = self._game(masks)
         return values * masks[:, :, self._player].to(values)
 
-    def values_of(self, masks: Tensor, samples: Tensor, replacements: Tensor | None = None) -> Tensor:
+    def values_of(
+        self, masks: Tensor, samples: Tensor, replacements: Tensor | None = None, *, are_distinct: bool = False
+    ) -> Tensor:
         """Values of single coalitions, 0 without the player."""
-        values = self._game.values_of(masks, samples, replacements)
+        values = self._game.values_of(masks, samples, replacements, are_distinct=are_distinct)
         return values * masks[:, self._player].to(values)
 
     @contextmanager

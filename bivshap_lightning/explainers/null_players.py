@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from bivshap_lightning.game import Game
+from bivshap_lightning.game.coalitions import unique_of
 
 # Elements of (samples, coalitions, players) masks held at once where every coalition has its own background row.
 BLOCK_ELEMENTS = 2**24
@@ -247,11 +248,17 @@ class ReducedGame:
         Returns:
             (B', K) float64.
         """
-        if replacements is not None:
-            size = max(1, BLOCK_ELEMENTS // (self.n_samples * self.game.n_players))
-            parts = zip(masks.split(size), replacements.split(size), strict=True)
-            return torch.cat([self._values(*part) for part in parts], dim=1)
-        return self._values(masks)
+        if replacements is None:
+            return self._values(masks)
+        # Null players are no part of the masks, so what differs here differs for every sample.
+        distinct = unique_of(masks, replacements)
+        first, place = (None, None) if distinct is None else distinct
+        if first is not None:
+            masks, replacements = masks[first], replacements[first]
+        size = max(1, BLOCK_ELEMENTS // (self.n_samples * self.game.n_players))
+        parts = zip(masks.split(size), replacements.split(size), strict=True)
+        values = torch.cat([self._values(*part) for part in parts], dim=1)
+        return values if place is None else values.index_select(1, place[0])
 
     def _values(self, masks: Tensor, replacements: Tensor | None = None) -> Tensor:
         whole = masks.new_zeros(len(self._kept), len(masks), self.game.n_players)
@@ -262,5 +269,6 @@ class ReducedGame:
         samples = torch.arange(self.n_samples, device=self.device) if self.samples is None else self.samples
         rows = whole.expand(self.n_samples, -1, -1).flatten(0, 1)
         against = None if replacements is None else replacements.repeat(self.n_samples)
-        values = self.game.values_of(rows, samples.repeat_interleave(len(masks)), against)
+        of_rows = samples.repeat_interleave(len(masks))
+        values = self.game.values_of(rows, of_rows, against, are_distinct=replacements is not None)
         return values.view(self.n_samples, len(masks)).double()

@@ -143,13 +143,16 @@ class Game:
         """
         return self._evaluate(masks, self._utility)
 
-    def values_of(self, masks: Tensor, samples: Tensor, replacements: Tensor | None = None) -> Tensor:
+    def values_of(
+        self, masks: Tensor, samples: Tensor, replacements: Tensor | None = None, *, are_distinct: bool = False
+    ) -> Tensor:
         """Values of single coalitions, each of one sample, for methods that make masks row by row.
 
         Args:
             masks: bool (N, F).
             samples: (N,) int64, the sample of each coalition.
             replacements: (N,) int64, the one background row of each; None for the mean over all of them.
+            are_distinct: no two are the same, which saves looking for equal ones.
 
         Returns:
             (N,) utilities.
@@ -161,7 +164,8 @@ class Game:
         """
         masks = check_masks(masks[None], self.n_samples, self.n_players).to(self.device)[0] | self.null_players[samples]
         number = samples if replacements is None else samples * self.removal.n_rows + replacements
-        block, distinct = Block(masks, samples, replacements), unique_of(masks, number)
+        block = Block(masks, samples, replacements)
+        distinct = None if are_distinct else unique_of(masks, number)
         if distinct is None:
             return self._run(block, self._utility)
         first, place = distinct

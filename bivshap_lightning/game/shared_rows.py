@@ -100,14 +100,16 @@ class SharedRows(Game):
         """See :meth:`Game.trees`."""
         return self._game.trees()
 
-    def values_of(self, masks: Tensor, samples: Tensor, replacements: Tensor | None = None) -> Tensor:
+    def values_of(
+        self, masks: Tensor, samples: Tensor, replacements: Tensor | None = None, *, are_distinct: bool = False
+    ) -> Tensor:
         """See :meth:`Game.values_of`."""
         if replacements is None and not self._kept.is_full:
             masks = check_masks(masks[None], self.n_samples, self.n_players).to(self.device)[0]
             values = self._known(Block(masks | self.null_players[samples], samples), self._utility)
             if values is not None:
                 return values
-        return super().values_of(masks, samples, replacements)
+        return super().values_of(masks, samples, replacements, are_distinct=are_distinct)
 
     def _count(self, n_rows: int | Tensor) -> None:
         super()._count(n_rows)

@@ -48,6 +48,24 @@ def test_equal_coalitions_of_one_row_are_evaluated_once():
     assert (game.n_evaluations - before).tolist() == [3, 3]
 
 
+def test_equal_coalitions_of_samples_with_other_null_players_have_their_own_values(monkeypatch):
+    rows = torch.randn(4, N).double()
+    rows[:, 2], rows[:, 5] = 1.0, 2.0
+    x = torch.randn(2, N).double()
+    x[0, 2], x[1, 5] = 1.0, 2.0  # null players: 2 of the first sample, 5 of the second one
+    game = Game(network(0), x, background=rows, behavior="output")
+    reduced, masks = ReducedGame(game), (torch.rand(5, N - 1) < 0.5).repeat(4, 1)
+    assert reduced.n_players == N - 1
+    which = torch.arange(20) % 4
+    single = torch.cat([reduced(mask[None], k[None]) for mask, k in zip(masks, which, strict=True)], dim=1)
+    monkeypatch.setattr("bivshap_lightning.explainers.null_players.BLOCK_ELEMENTS", 7 * 2 * N)
+    before = game.n_evaluations
+    torch.testing.assert_close(reduced(masks, which), single)
+    assert (game.n_evaluations - before).tolist() == [20, 20]
+    torch.testing.assert_close(reduced(masks.repeat(3, 1), which.repeat(3)), single.repeat(1, 3))
+    assert (game.n_evaluations - before).tolist() == [40, 40]
+
+
 def test_all_rows_take_turns_in_an_order_that_stages_keep():
     orders = torch.rand(37, N, generator=torch.Generator().manual_seed(0)).argsort(dim=1).argsort(dim=1)
     longer, shorter = (Chains(orders[:m]).against(R).background for m in (37, 5))
