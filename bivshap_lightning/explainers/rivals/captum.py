@@ -55,8 +55,10 @@ MASK_ELEMENTS_PER_CALL = 2**22
 # From here on Captum itself advises against its enumeration of all orders.
 TOO_MANY_TO_ENUMERATE = 10
 DEFAULT_ORDERS, DEFAULT_STEPS = 25, 50
-# Integrals have converged when attributions sum to the difference of outputs within this share of it.
+# Integrals have converged when attributions sum to the difference of outputs within this share of their sizes.
 CONVERGED = 0.01
+# Finding more nodes of a Gauss-Legendre rule takes seconds, whatever the model; the midpoint rule needs no search.
+MOST_GAUSS_STEPS = 200
 
 
 def is_captum_method(method: object) -> bool:
@@ -191,9 +193,10 @@ class CaptumExplainer:
             n_evaluations: model rows per sample. KernelShap and Lime turn each into a perturbation,
                 ShapleyValueSampling spends F of them per order (plus one row for the empty coalition), gradient methods
                 one per step or draw. IntegratedGradients starts with 50 steps and doubles them for samples whose
-                attributions do not sum to the difference of outputs within 1 %. None for 25 orders; for ``25 * F``
-                perturbations but at most ``max(1024, 4 * F)``, because Captum takes about a quarter of a millisecond
-                for each, whatever the model; and for 50 steps or draws. Methods of fixed cost ignore it.
+                attributions miss the difference of outputs by more than 1 % of the sum of their sizes; more than 200
+                steps are those of the midpoint rule. None for 25 orders; for ``25 * F`` perturbations but at most
+                ``max(1024, 4 * F)``, because Captum takes about a quarter of a millisecond for each, whatever the
+                model; and for 50 steps or draws. Methods of fixed cost ignore it.
             seed: seed of Captum's random draws.
 
         Returns:
@@ -327,8 +330,8 @@ class _Run:
             arguments = self._input_arguments(rows, n_steps)
             found, delta = method.attribute(**arguments, return_convergence_delta=True)
             yield rows, _as_tuple(found)
-            total = sum(a.detach().reshape(len(rows), -1).sum(dim=1) for a in _as_tuple(found))
-            rows = rows[(delta.abs() > CONVERGED * (total - delta).abs()).to(rows.device)]
+            size = sum(a.detach().abs().reshape(len(rows), -1).sum(dim=1) for a in _as_tuple(found))
+            rows = rows[(delta.abs() > CONVERGED * size).to(rows.device)]
             if not len(rows):
                 return
             n_steps, left = 2 * n_steps, left - n_steps - 2
@@ -346,6 +349,8 @@ class _Run:
             "internal_batch_size": game.rows_per_call,
             "perturbations_per_eval": self._n_together(game.rows_per_call // len(rows)),
         }
+        if n_steps > MOST_GAUSS_STEPS:
+            arguments["method"] = "riemann_middle"
         if "baselines" in accepted_arguments(explainer.method):
             arguments["baselines"] = baseline_rows(game, rows, all_of_them=explainer.takes_background)
         if isinstance(explainer.method, type):

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -579,3 +580,27 @@ def test_integrated_gradients_stop_when_they_have_converged():
     torch.testing.assert_close(explanation.shapley[1], torch.tensor([0.25, 5.0]), atol=0.06, rtol=0)
     alone = captum_explainer("integrated_gradients").explain(Game(model, steep, behavior="output"), 5000)
     torch.testing.assert_close(alone.shapley[0], explanation.shapley[1])
+
+
+def test_integrals_with_many_steps_need_no_search_for_nodes_and_are_right(monkeypatch):
+    """Gauss-Legendre nodes of thousands of steps take minutes, whatever the model."""
+    n_nodes, find = [], np.polynomial.legendre.leggauss
+    monkeypatch.setattr(np.polynomial.legendre, "leggauss", lambda n: n_nodes.append(n) or find(n))
+    game = Game(
+        lambda x: torch.sigmoid(2000 * (x[:, 0] - 0.37)) + x[:, 1], torch.tensor([[1.0, 3.0]]), behavior="output"
+    )
+    explanation = captum_explainer("integrated_gradients").explain(game, 40_000)
+    assert max(n_nodes) <= 200
+    assert 200 < int(explanation.n_evaluations) <= 40_000
+    torch.testing.assert_close(explanation.shapley, torch.tensor([[1.0, 3.0]]), atol=0.04, rtol=0)
+
+
+def test_an_integral_whose_ends_are_equal_converges():
+    def model(x):
+        return torch.relu(x[:, 0] - 0.37) / 0.63 - torch.relu(x[:, 1] - 0.71) / 0.29
+
+    explanation = captum_explainer("integrated_gradients").explain(
+        Game(model, torch.ones(1, 2), behavior="output"), 40_000
+    )
+    assert int(explanation.n_evaluations) == 52
+    torch.testing.assert_close(explanation.shapley, torch.tensor([[1.0, -1.0]]), atol=0.02, rtol=0)
