@@ -39,6 +39,9 @@ EXPECTED_SHARE = 8
 # Enumeration of up to this work per sample takes little more time than an estimate: on a CPU core some milliseconds.
 # Rows of the smallest models cost as much as LEAST_WORK, because they have to be made and read.
 ENUMERATION_WORK, LEAST_WORK = 2**27, 1000
+# Who allows this many times the default rows wants accuracy more than speed. A proxy of some of them finds more of what
+# is redundant than "sampling" does, for up to this work: on a CPU core half a second per sample.
+MANY_TIMES, CHEAP_PAIRS, PATIENCE = 2, 1024, 2**35
 
 
 @register
@@ -49,7 +52,8 @@ class Auto:
     ``exact_limit`` non-null players and that costs no more than ``n_evaluations`` (by default the paper's number), or,
     where no number is given, if model rows are so cheap that enumeration is hardly work. What is left is estimated: by
     "proxy" where the model rows that it saves take more work than its fit, and otherwise by "sampling" for redundancy,
-    which estimates exact zeros as zeros, or by "kernel" for weights, whose errors are smaller.
+    which estimates exact zeros as zeros, or by "kernel" for weights, whose errors are smaller. A number of rows of at
+    least twice the paper's goes to "proxy" even so, because it finds more redundancy than "sampling" with as many.
 
     The only zeros with a standard error of zero are proven ones: null players, enumeration and trees. Every other value
     is judged by its interval, whichever estimator it comes from.
@@ -102,6 +106,9 @@ class Auto:
             if limit:
                 reason = "proxy: its fit takes less work than the model rows that it saves"
                 return Choice(GaussianProcessProxy(), reason, limit)
+            if not has_target and n_rows == 1 and accuracy_pays(n_players, most):
+                reason = f"proxy: far more than the default rows are allowed, {CHEAP_PAIRS} pairs of them fitted"
+                return Choice(GaussianProcessProxy(most_pairs=CHEAP_PAIRS), reason)
             why = "a proxy's fit would take more work than the model rows that it saves"
         if self.purpose == "redundancy" and most >= Sampling().minimum_evaluations(n_players):
             return Choice(Sampling(), f"sampling: {why}")
@@ -175,6 +182,17 @@ def enumeration_is_cheap(n_players: int, work_per_row: int | None, *, n_backgrou
         (True, False)
     """
     return work_per_row is not None and 2**n_players * n_background * max(work_per_row, LEAST_WORK) <= ENUMERATION_WORK
+
+
+def accuracy_pays(n_players: int, n_coalitions: int) -> bool:
+    """Whether so many coalitions are allowed that a proxy is worth its fit, however cheap model rows are.
+
+    Example:
+        >>> accuracy_pays(20, 4_000), accuracy_pays(20, 16_000), accuracy_pays(1000, 32_000)
+        (False, True, False)
+    """
+    is_many = n_coalitions >= MANY_TIMES * default_coalitions(n_players)
+    return is_many and fit_work(n_players, n_coalitions, CHEAP_PAIRS) <= PATIENCE
 
 
 def proxy_limit(n_players: int, most: int, work_per_row: int, *, n_background: int = 1, has_target: bool) -> int:

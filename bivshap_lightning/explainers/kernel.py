@@ -117,8 +117,7 @@ class Fit:
 def estimate_from_values(values: PairedValues, design: Design) -> Estimate:
     """E2, Shapley values and null column of a game whose values on a design are known."""
     fit = fit_pairs(values, design)
-    parts = zip(estimate_residuals(fit.residuals, design), _fitted(fit), strict=True)
-    bivariate, shapley, null_column = (a.add_(b) for a, b in parts)
+    bivariate, shapley, null_column = means_of(fit, design)
     *errors, pairwise = _errors(fit, design)
     unseen, noise = _unseen(values, fit, design), (errors[0] ** 2).sum(dim=(1, 2))
     for error in errors:
@@ -126,6 +125,13 @@ def estimate_from_values(values: PairedValues, design: Design) -> Estimate:
     for matrix in (bivariate, errors[0], pairwise):
         matrix.diagonal(dim1=1, dim2=2).zero_()
     return Estimate(bivariate, shapley, null_column, *errors, pairwise_error=pairwise, noise=noise)
+
+
+def means_of(fit: Fit, design: Design) -> tuple[Tensor, Tensor, Tensor]:
+    """E2, Shapley values and null column: those of the fit, and the means of its residuals."""
+    parts = zip(estimate_residuals(fit.residuals, design), _fitted(fit), strict=True)
+    bivariate, shapley, null_column = (a.add_(b) for a, b in parts)
+    return bivariate, shapley, null_column
 
 
 def fit_pairs(values: PairedValues, design: Design) -> Fit:
@@ -213,21 +219,47 @@ def _null_parts(inside: Tensor, outside: Tensor, design: Design) -> tuple[Tensor
 
 
 def _errors(fit: Fit, design: Design) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Standard errors of E2, Shapley values, null column and ``C = E2 - null column``.
-
-    They come from the spread of what the drawn pairs add, each residual as if its pair had been left out. j is in
-    exactly one member of a pair, so the square of what the pair adds to E2[i, j] splits into a factor of i and one of
-    j. The spread of some hundred pairs is enough for an error; a stride picks them over all sizes.
-    """
-    n, n_drawn = design.masks.shape[1], design.n_drawn
-    stride = max(1, n_drawn // (ERROR_PAIRS if n < MANY_PLAYERS else ERROR_PAIRS // 4))
-    some = slice(design.n_enumerated, None, stride)
+    """Standard errors of E2, Shapley values, null column and C, each residual as if its pair had been left out."""
+    some, scale = _some_drawn(design)
     part = Design(design.masks[some], design.weight[some], 0)
-    z, v = part.masks.double(), part.weight
-    scale = n_drawn / max(1, len(z)) * design.widening
     odd_leverage, even_leverage = _leverages(fit.factors, part)
     odd = fit.residuals.odd[:, some] / (1 - odd_leverage)
     even = fit.residuals.even[:, some] / (1 - even_leverage)
+    bivariate, shapley, null_column, pairwise = _variances(odd, even, part)
+    scale *= design.widening
+    for variance in (bivariate, shapley, null_column, pairwise):
+        variance.mul_(scale).sqrt_()
+    return bivariate, shapley, null_column, pairwise
+
+
+def left_out_variances(odd: Tensor, even: Tensor, design: Design) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Variances of E2, Shapley values, null column and ``C = E2 - null column`` of any prediction that is corrected.
+
+    Args:
+        odd: (B, P) what is left of the odd parts of the pairs of a design by a prediction that has not seen them.
+        even: (B, P) of the even parts.
+        design: of the pairs; only the drawn ones have an error.
+    """
+    some, scale = _some_drawn(design)
+    found = _variances(odd[:, some], even[:, some], Design(design.masks[some], design.weight[some], 0))
+    bivariate, shapley, null_column, pairwise = (x.mul_(scale) for x in found)
+    return bivariate, shapley, null_column, pairwise
+
+
+def _some_drawn(design: Design) -> tuple[slice, float]:
+    """Some hundred drawn pairs over all sizes, enough for an error, and how many pairs each of them stands for."""
+    stride = max(1, design.n_drawn // (ERROR_PAIRS if design.masks.shape[1] < MANY_PLAYERS else ERROR_PAIRS // 4))
+    some = slice(design.n_enumerated, None, stride)
+    return some, design.n_drawn / max(1, len(range(design.n_drawn)[::stride]))
+
+
+def _variances(odd: Tensor, even: Tensor, part: Design) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Sums of the squares of what pairs add to E2, Shapley values, null column and C.
+
+    j is in exactly one member of a pair, so the square of what the pair adds to E2[i, j] splits into a factor of i and
+    one of j.
+    """
+    n, z, v = part.masks.shape[1], part.masks.double(), part.weight
     s = z.sum(dim=1)
     t = n - s
     present, absent = (x**2 for x in _null_parts(even + odd, even - odd, part))
@@ -248,10 +280,7 @@ def _errors(fit: Fit, design: Design) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     alone = (squares * absent) @ z
     pairwise -= alone[:, :, None]
     pairwise += ((squares * (1 + absent)).sum(dim=1, keepdim=True) - alone)[:, None]
-    bivariate, shapley, null_column, pairwise = (
-        x.mul_(scale).clamp_(min=0).sqrt_() for x in (bivariate, shapley, null_column, pairwise)
-    )
-    return bivariate, shapley, null_column, pairwise
+    return bivariate.clamp_(min=0), shapley.clamp_(min=0), null_column.clamp_(min=0), pairwise.clamp_(min=0)
 
 
 def _unseen(values: PairedValues, fit: Fit, design: Design) -> Tensor:

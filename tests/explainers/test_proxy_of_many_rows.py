@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_breast_cancer
+from torch import nn
 
 from bivshap_lightning import Game
-from bivshap_lightning.explainers import default_coalitions
-from bivshap_lightning.explainers.design import Design, draw_design, evaluate_design
+from bivshap_lightning.explainers import default_coalitions, kernel
+from bivshap_lightning.explainers.design import Design, PairedValues, draw_design, evaluate_design
 from bivshap_lightning.explainers.null_players import Estimate, ReducedGame
 from bivshap_lightning.explainers.proxy import GaussianProcessProxy, estimator, prediction
 from bivshap_lightning.explainers.proxy.squashed import Standard
 from bivshap_lightning.explainers.stages import log_odds
+from bivshap_lightning.graph import relative_gamma
 from tests.oracles import RandomTrees, relative_error, table_model
 from tests.trained_games import TRAINED, table_e2
 
@@ -21,8 +24,9 @@ def reduced(model, n: int) -> ReducedGame:
     return ReducedGame(Game(model, torch.ones(1, n, dtype=torch.float64), behavior="output"))
 
 
-def estimate(model, n: int, n_coalitions: int, seed: int = 0) -> Estimate:
-    return GaussianProcessProxy().estimate(reduced(model, n), n_coalitions, torch.Generator().manual_seed(seed))
+def estimate(model, n: int, n_coalitions: int, seed: int = 0, most_pairs: int | None = None) -> Estimate:
+    proxy = GaussianProcessProxy(most_pairs=most_pairs)
+    return proxy.estimate(reduced(model, n), n_coalitions, torch.Generator().manual_seed(seed))
 
 
 def z_scores(found: Estimate, truth: np.ndarray) -> np.ndarray:
@@ -30,9 +34,9 @@ def z_scores(found: Estimate, truth: np.ndarray) -> np.ndarray:
     return (found.bivariate[0].numpy() - truth)[off] / found.bivariate_error[0].numpy()[off]
 
 
-def of_probability(model, n: int, n_coalitions: int, seed: int = 0) -> Estimate:
+def of_probability(model, n: int, n_coalitions: int, seed: int = 0, most_pairs: int | None = None) -> Estimate:
     """The estimate of a probability that the process for its log-odds helps."""
-    proxy = GaussianProcessProxy()
+    proxy = GaussianProcessProxy(most_pairs=most_pairs)
     rows = proxy.draw(n, n_coalitions, torch.Generator().manual_seed(seed))
     values = reduced(model, n)(rows.coalitions)
     return proxy.from_outcomes(rows, [values, log_odds(values)])[0]
@@ -79,40 +83,119 @@ def compared(few, many, kind: str) -> tuple[float, float]:
     """Error of some estimates over that of others, and the share of the errors of the former that is covered."""
     table = TRAINED[kind](2)
     truth = table_e2(table)[0]
-    ours, theirs = ([make(table_model(table), len(truth), n, seed) for seed in range(4)] for make, n in (many, few))
+    ours, theirs = (
+        [make(table_model(table), len(truth), n, seed, 200) for seed in range(4)] for make, n in (many, few)
+    )
     errors = [np.mean([relative_error(e.bivariate[0], truth) for e in found]) for found in (ours, theirs)]
     return errors[0] / errors[1], float(np.mean([np.abs(z_scores(found, truth)) < 1.96 for found in ours]))
 
 
 @pytest.mark.parametrize("kind", ["mlp", "attention", "forest"])
-def test_log_odds_help_where_some_pairs_are_conditioned_on(kind, monkeypatch):
+def test_log_odds_help_where_some_pairs_are_conditioned_on(kind):
     """Conditioned on 200 of 1,000 pairs: no worse than without, and covered."""
-    monkeypatch.setattr(prediction, "most_pairs", lambda n_players: 200)
     ratio, covered = compared((estimate, 2002), (of_probability, 2002), kind)
     assert ratio < 1.1
     assert covered > 0.9
 
 
 @pytest.mark.parametrize("kind", ["mlp", "attention", "forest", "saturating", "maximum"])
-def test_rows_beyond_those_conditioned_on_lower_the_error_and_are_covered(kind, monkeypatch):
+def test_rows_beyond_those_conditioned_on_lower_the_error_and_are_covered(kind):
     """Conditioned on 200 pairs: 800 more lower the error, and intervals hold with them."""
-    monkeypatch.setattr(prediction, "most_pairs", lambda n_players: 200)
     ratio, covered = compared((estimate, 402), (estimate, 2002), kind)
     assert ratio < 0.8
     assert covered > 0.92
 
 
-def test_factor_only_narrows_and_sees_errors_that_are_overstated():
-    """A process whose variances are nine times too large is found out; one that is right is left as it is."""
+def measured(scale: float, n: int = 60) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """True values of variance ``scale``, a measurement of them with noise of variance 0.25, and that noise."""
     generator = torch.Generator().manual_seed(0)
-    errors = torch.randn(1, 60, 60, generator=generator, dtype=torch.float64)
-    noise = 0.2 * torch.randn(1, 60, 60, generator=generator, dtype=torch.float64)
-    change, measured = -0.5 * errors + noise, torch.full_like(noise, 0.2)
-    right, overstated, understated = (
-        float(prediction.calibration(0.5, torch.full_like(errors, v), change, measured)) for v in (1, 9, 0.1)
-    )
-    assert right == understated == 1
-    assert overstated == pytest.approx((1 + 2 * (2 / 60) ** 0.5) / 9, rel=0.1)
+    truth, noise = torch.randn(2, 1, n, n, generator=generator, dtype=torch.float64)
+    return scale**0.5 * truth, scale**0.5 * truth + 0.5 * noise, torch.full_like(truth, 0.25)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_measured_changes_are_shrunk_to_the_best_estimate(scale):
+    """With true values of variance 1 or 0.3, where 1 is expected: the error is that of the best linear estimate."""
+    truth, change, noise = measured(scale)
+    estimate, variance = prediction.shrunk(change, noise, torch.ones_like(truth))
+    best = scale * 0.25 / (scale + 0.25)
+    assert float(((estimate - truth) ** 2).mean()) == pytest.approx(best, rel=0.1)
+    assert best * 0.95 < float(variance.mean()) < 1.6 * best
+
+
+def test_noise_alone_changes_nothing_and_is_no_reason_for_a_large_variance():
+    _, change, noise = measured(0.0)
+    estimate, variance = prediction.shrunk(change, noise, torch.ones_like(change))
+    assert float((estimate**2).mean()) < 0.003
+    assert prediction.LEAST_SCALE * 0.9 < float(variance.mean()) < 0.3
+
+
+def test_much_more_than_was_expected_is_believed():
+    truth, change, noise = measured(9.0)
+    estimate, variance = prediction.shrunk(change, noise, torch.ones_like(truth))
+    best = 9 * 0.25 / 9.25
+    assert float(((estimate - truth) ** 2).mean()) == pytest.approx(best, rel=0.1)
+    assert best * 0.9 < float(variance.mean()) < 1.1 * best
+
+
+def test_variances_of_what_is_left_are_sums_of_squares_of_what_pairs_add():
+    """Against the estimate from one pair after the other; enumerated pairs add nothing."""
+    generator = torch.Generator().manual_seed(1)
+    design = draw_design(9, 80, generator)
+    odd, even = torch.randn(2, 1, len(design.masks), generator=generator, dtype=torch.float64)
+    expected = [torch.zeros(1, *shape, dtype=torch.float64) for shape in ((9, 9), (9,), (9,), (9, 9))]
+    nothing = torch.zeros(1, 1, dtype=torch.float64)
+    for k in range(design.n_enumerated, len(design.masks)):
+        only = torch.zeros_like(odd)
+        only[:, k] = 1
+        values = PairedValues(nothing, nothing, only * (even + odd), only * (even - odd))
+        bivariate, shapley, null_column = kernel.estimate_residuals(values, design)
+        for total, added in zip(
+            expected, (bivariate, shapley, null_column, bivariate - null_column[:, :, None]), strict=True
+        ):
+            total += added**2
+    found = kernel.left_out_variances(odd, even, design)
+    for mine, theirs in zip(found, expected, strict=True):
+        if mine.dim() == 3:
+            off = torch.from_numpy(~np.eye(9, dtype=bool))
+            mine, theirs = mine[:, off], theirs[:, off]
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def sure_network() -> tuple[ReducedGame, Estimate, float]:
+    """A network on 30 columns against 8 background rows, a reference of 60 times the default rows, and gamma."""
+    torch.manual_seed(0)
+    x, y = load_breast_cancer(return_X_y=True)
+    x = ((x - x.mean(axis=0)) / x.std(axis=0)).astype(np.float32)
+    network = nn.Sequential(nn.Linear(30, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2))
+    rows, labels, optimizer = torch.from_numpy(x), torch.from_numpy(y), torch.optim.Adam(network.parameters(), lr=2e-3)
+    for _ in range(400):
+        batch = torch.randint(455, (128,))
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(rows[batch]), labels[batch]).backward()
+        optimizer.step()
+    game = Game(network.eval(), rows[-8:], background=rows[:455][torch.randperm(455)[:8]])
+    reference = kernel.Kernel().estimate(ReducedGame(game), 120_000, torch.Generator().manual_seed(9))
+    ends = game(torch.tensor([[True], [False]]).expand(1, 2, 30)).double()
+    return ReducedGame(game), reference, relative_gamma(30, float((ends[:, 0] - ends[:, 1]).abs().mean()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_coalitions", "most_pairs"), [(512, None), (1024, None), (2048, None), (2048, 512)])
+def test_what_a_process_does_not_know_of_a_sure_network_is_in_its_errors(sure_network, n_coalitions, most_pairs):
+    """The posterior variances alone cover .76 of the pairs of one of these samples."""
+    game, reference, gamma = sure_network
+    proxy, off = GaussianProcessProxy(most_pairs=most_pairs), ~torch.eye(30, dtype=torch.bool)
+    rows = proxy.draw(30, n_coalitions, torch.Generator().manual_seed(0))
+    values = game(rows.coalitions)
+    found = proxy.from_outcomes(rows, [values, log_odds(values)])[0]
+    truth, half = reference.bivariate[:, off], 1.96 * found.bivariate_error[:, off]
+    covered = ((found.bivariate[:, off] - truth).abs() <= half).double().mean(dim=1)
+    called = found.bivariate[:, off].abs() + half <= gamma
+    assert float(covered.mean()) > 0.93
+    assert float(covered.min()) > 0.8
+    assert int((called & (truth.abs() > gamma)).sum()) <= 0.05 * int(called.sum())
 
 
 @pytest.mark.slow

@@ -3,7 +3,9 @@
 Values are standardised per sample. The process is conditioned on the paired design of
 :mod:`~bivshap_lightning.explainers.design` (on some thousand evenly spaced pairs of it, if it has more) and on the full
 coalition, never on the empty one. What it leaves of the values goes through the ``kernel`` estimate, so the result is
-right for any game, and only its variance depends on how well the process predicts. Log-odds of the same rows share the
+right for any game, and only its variance depends on how well the process predicts. Standard errors come from what it
+leaves of pairs that it has not seen, because its own posterior variances are right only for games like the process: for
+probabilities that saturate, means over background rows above all, they are several times too small. Log-odds of the same rows share the
 relevances and the factorised systems: they are further right-hand sides. Their process helps that of the probability
 (:mod:`~bivshap_lightning.explainers.proxy.squashed`). Where the process predicts pairs that it has not seen worse than
 the regression of ``kernel`` does, or where a system cannot be factorised, the ``kernel`` estimate is used, which
@@ -32,12 +34,11 @@ from bivshap_lightning.explainers.null_players import Estimate
 from bivshap_lightning.explainers.proxy import closed_form
 from bivshap_lightning.explainers.proxy.gaussian_process import N_STEPS, Factors, Hyperparameters
 from bivshap_lightning.explainers.proxy.prediction import (
-    calibration,
     conditioned_pairs,
-    corrected_variance,
     most_pairs,
     part_of,
     predict,
+    shrunk,
 )
 from bivshap_lightning.explainers.proxy.squashed import SURROGATE_COALITIONS, Fitted, Squashed, Standard, learn
 from bivshap_lightning.explainers.proxy.variances import ERROR_PAIRS, ERROR_PLAYERS, posterior_variances
@@ -50,6 +51,9 @@ MEMORY_ELEMENTS = 2**25
 CACHED_ELEMENTS = 2**21
 # Multiply-adds of a model in the time that calls take in a fit whatever their size.
 FIXED_WORK = 600_000_000
+# The share of the posterior variance that is added to the variance by pairs that are left out, which is too small
+# where a process has seen nearly all that there is of a game.
+POSTERIOR_SHARE = 0.25
 # Relevances are trained on at most so many pairs.
 TRAINING_PAIRS = 384
 # From so many players on, relevances are drawn more strongly towards each other.
@@ -61,6 +65,9 @@ class GaussianProcessProxy(kernel.DesignEstimator):
     """Estimate E2 by a Gaussian process over coalitions: few evaluations, more computation per sample.
 
     Needs as many coalitions as ``kernel``, which is the fallback, and draws the same ones.
+
+    Args:
+        most_pairs: pairs of coalitions that the process is conditioned on at most; None for some thousand.
 
     Attributes:
         name: "proxy".
@@ -80,6 +87,9 @@ class GaussianProcessProxy(kernel.DesignEstimator):
     is_exact = False
     is_joint = True
 
+    def __init__(self, *, most_pairs: int | None = None) -> None:
+        self.most_pairs = most_pairs
+
     def from_outcomes(self, rows: Rows, outcomes: Sequence[Tensor]) -> list[Estimate]:
         """One estimate for each of several outcomes of the same rows, see :meth:`go_on`."""
         return self.go_on(rows, outcomes, None)[0]
@@ -98,19 +108,25 @@ class GaussianProcessProxy(kernel.DesignEstimator):
             return super().from_outcomes(rows, outcomes), None
         design = kernel.design_of(rows)
         values = [design.paired(outcome) for outcome in outcomes]
-        block = _block(len(design.masks), design.masks.shape[1], outcomes[0].device)
+        n_pairs, n = design.masks.shape
+        block = _block(min(n_pairs, self.most_pairs or most_pairs(n)), n, outcomes[0].device)
         parts, taught = [], []
         for first in range(0, len(outcomes[0]), block):
             part = slice(first, first + block)
             start = None if learned is None else learned[part]
-            estimates, found = _estimate_block([v[part] for v in values], design, start)
+            estimates, found = _estimate_block([v[part] for v in values], design, start, self.most_pairs)
             parts.append(estimates)
             taught.append(found)
         return [Estimate.join(same) for same in zip(*parts, strict=True)], torch.cat(taught)
 
 
-def fit_work(n_players: int, n_coalitions: int) -> int:
+def fit_work(n_players: int, n_coalitions: int, most: int | None = None) -> int:
     """How many multiply-adds of a model take about the time that the fit of one sample takes.
+
+    Args:
+        n_players: n.
+        n_coalitions: of the design.
+        most: pairs that are conditioned on; None for the default.
 
     Training on a probability and on its log-odds, the systems of the pairs, errors, and what the processes predict of
     other pairs and of surrogates, each with the factor by which it is slower on a processor than the products of a
@@ -120,7 +136,7 @@ def fit_work(n_players: int, n_coalitions: int) -> int:
         >>> round(fit_work(64, 512) / 1e9, 1)
         5.6
     """
-    n_pairs = min(n_coalitions // 2, most_pairs(n_players))
+    n_pairs = min(n_coalitions // 2, most or most_pairs(n_players))
     n_others, some = n_coalitions // 2 - n_pairs, min(n_pairs, TRAINING_PAIRS)
     n_functionals = min(n_players**2, ERROR_PAIRS) + min(n_players, ERROR_PLAYERS)
     training = 2 * (N_STEPS + 1) * (10 * some**3 + 16 * some**2 * n_players + 2 * n_players**3)
@@ -131,7 +147,7 @@ def fit_work(n_players: int, n_coalitions: int) -> int:
 
 def _block(n_pairs: int, n_players: int, device: torch.device) -> int:
     """Samples that are treated together."""
-    n_pairs, n_functionals = min(n_pairs, most_pairs(n_players)), min(n_players**2, ERROR_PAIRS + ERROR_PLAYERS)
+    n_functionals = min(n_players**2, ERROR_PAIRS + ERROR_PLAYERS)
     some = min(n_pairs, TRAINING_PAIRS)
     per_sample = 6 * n_pairs**2 + 4 * n_functionals * n_pairs + 16 * some**2 + 6 * some * n_players + 4 * n_players**2
     return max(1, (CACHED_ELEMENTS if device.type == "cpu" else MEMORY_ELEMENTS) // per_sample)
@@ -156,9 +172,11 @@ class _Process:
     factors: Factors
 
     @classmethod
-    def train(cls, outcomes: Sequence[Standard], design: Design, learned: Tensor | None) -> tuple[_Process, Tensor]:
+    def train(
+        cls, outcomes: Sequence[Standard], design: Design, learned: Tensor | None, most: int | None = None
+    ) -> tuple[_Process, Tensor]:
         """Find the relevances on some of the pairs, from where a previous stage got to; and what to hand on."""
-        known = conditioned_pairs(design)
+        known = conditioned_pairs(design, most or most_pairs(design.masks.shape[1]))
         if known is not None:
             design, outcomes = part_of(design, known), [outcome.part(known) for outcome in outcomes]
         signs, n = design.signs, design.masks.shape[1]
@@ -171,10 +189,6 @@ class _Process:
         packed = parameters.pack()
         process = cls(known, design, signs, parameters, Factors.of(signs, parameters))
         return process, torch.cat([packed, choice.to(packed)], dim=1)
-
-    def share_known(self, design: Design) -> float:
-        """The share of the pairs of the design that it is conditioned on."""
-        return len(self.design.masks) / len(design.masks)
 
 
 @dataclass(frozen=True)
@@ -270,11 +284,11 @@ class _Proxy:
 
 
 def _estimate_block(
-    outcomes: Sequence[PairedValues], design: Design, learned: Tensor | None
+    outcomes: Sequence[PairedValues], design: Design, learned: Tensor | None, most: int | None
 ) -> tuple[list[Estimate], Tensor]:
     """The estimates of some samples, one for each outcome, and what to hand on to the next stage."""
     scaled = [Standard.of(values) for values in outcomes]
-    process, learned = _Process.train(scaled, design, learned)
+    process, learned = _Process.train(scaled, design, learned, most)
     variances = posterior_variances(process.signs, process.parameters, process.factors)
     proxies = [_Proxy.of(process, standard) for standard in scaled]
     if len(proxies) > 1:
@@ -283,34 +297,73 @@ def _estimate_block(
     return estimates, learned
 
 
-def _estimate(proxy: _Proxy, variances: Sequence[Tensor], values: PairedValues, design: Design) -> Estimate:
+def _estimate(proxy: _Proxy, posterior: Sequence[Tensor], values: PairedValues, design: Design) -> Estimate:
     """The proxy's values with the correction by residuals, or the kernel estimate where the proxy failed."""
-    correction, spread = kernel.estimate_from_values(proxy.residuals(design), design), proxy.standard.spread
-    changes = (*correction.tensors[:3], correction.bivariate - correction.null_column[:, :, None])
-    measured = (*correction.tensors[3:], _errors_of_c(correction))
-    scale, share = proxy.fitted.posterior.scale, proxy.process.share_known(design)
-    of_surrogates, factor = proxy.surrogate_variances(), proxy.misfit() * design.widening * scale
-    noise = proxy.scaled_variances(variances, scale)[0].clamp(min=0).sum(dim=(1, 2))
-    if share < 1:
-        posterior = proxy.scaled_variances(variances, factor)[0]
-        factor = factor * calibration(share, posterior, changes[0], measured[0])
-        noise = share**2 * noise + (measured[0] ** 2).sum(dim=(1, 2))
-    noise = noise + of_surrogates[0].sum(dim=(1, 2))
+    scale = proxy.fitted.posterior.scale
+    expected, misfit = proxy.scaled_variances(posterior, scale), proxy.misfit()
+    corrections, own = _corrected(proxy, design, expected)
+    surrogates, spread = proxy.surrogate_variances(), proxy.standard.spread
+    # Each of the two expects too much for some games: the one where pairs are far apart, the other where it fits badly.
+    noise = torch.minimum(own[0].sum(dim=(1, 2)), expected[0].sum(dim=(1, 2))) + surrogates[0].sum(dim=(1, 2))
+    if proxy.process.known is None:
+        own = [
+            design.widening * m + POSTERIOR_SHARE * misfit.view(-1, *[1] * (e.dim() - 1)) * e
+            for m, e in zip(own, expected, strict=True)
+        ]
+    own = [a + b for a, b in zip(own, surrogates, strict=True)]
     unseen = kernel.UNSEEN / max(1, design.n_drawn) * proxy.largest_left_out()
-    own = [
-        corrected_variance(share, *parts[:3]) + parts[3]
-        for parts in zip(proxy.scaled_variances(variances, factor), changes, measured, of_surrogates, strict=True)
-    ]
     results, errors = [], []
-    for value, change, variance in zip(proxy.values(), changes, own, strict=False):
+    for value, correction, variance in zip(proxy.values(), corrections, own, strict=False):
         shape = (-1, *[1] * (value.dim() - 1))
-        results.append((value + change) * spread.view(shape))
+        results.append((value + correction) * spread.view(shape))
         errors.append((variance + unseen.view(shape) ** 2).sqrt() * spread.view(shape))
     pairwise = own[3].sqrt() * spread[:, :, None]
     for matrix in (results[0], errors[0], pairwise):
         matrix.diagonal(dim1=1, dim2=2).zero_()
     estimate = Estimate(*results, *errors, pairwise_error=pairwise, noise=noise * spread[:, 0] ** 2)
     return _fall_back(estimate, proxy, values, design)
+
+
+def _corrected(proxy: _Proxy, design: Design, expected: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """What residuals add to E2, Shapley values and null column, and the variances of these and of C afterwards.
+
+    Residuals of the pairs that a process is conditioned on are small and need no further thought. Those of other pairs
+    measure what the process is off by, but for their noise. How far it is expected to be off is halfway between
+    what pairs that are left out of it say, the same for most pairs of players, and the posterior variances of each.
+    """
+    process, residuals = proxy.process, proxy.residuals(design)
+    if process.known is None:
+        fit = kernel.fit_pairs(residuals, design)
+        return list(kernel.means_of(fit, design)), list(kernel.left_out_variances(*proxy.left_out(), design))
+    is_other = torch.ones(len(design.masks), dtype=torch.bool, device=design.masks.device)
+    is_other[process.known] = False
+    others = is_other.nonzero()[:, 0]
+    share = len(others) / len(design.masks)
+    part, nothing = _alone(design, others, share), torch.zeros_like(residuals.full)
+    left = PairedValues(nothing, nothing, residuals.inside[:, others], residuals.outside[:, others])
+    found, noise = kernel.estimate_residuals(left, part), kernel.left_out_variances(left.odd, left.even, part)
+    measured = kernel.left_out_variances(*proxy.left_out(), _alone(design, process.known, 1 - share))
+    changes, variances = [], []
+    for change, variance, m, e in zip((*found, _c_of(found)), noise, measured, expected, strict=True):
+        inner = tuple(range(1, m.dim()))
+        of_process = m.sum(dim=inner, keepdim=True) / e.sum(dim=inner, keepdim=True).clamp(min=1e-300)
+        value, remaining = shrunk(change, variance, (m + of_process * e) / 2)
+        changes.append(value)
+        variances.append(remaining)
+    ends = kernel.estimate_residuals(
+        replace(residuals, inside=0 * residuals.inside, outside=0 * residuals.outside), design
+    )
+    return [a + b for a, b in zip(changes, ends, strict=False)], variances
+
+
+def _alone(design: Design, places: Tensor, share: float) -> Design:
+    """Some pairs as a design of their own, all of them drawn."""
+    return Design(design.masks[places], design.weight[places] / share, 0)
+
+
+def _c_of(found: Sequence[Tensor]) -> Tensor:
+    """(B, n, n) C from E2, Shapley values and null column."""
+    return found[0] - found[2][:, :, None]
 
 
 def _errors_of_c(estimate: Estimate) -> Tensor:

@@ -21,8 +21,8 @@ from bivshap_lightning.explainers.proxy.gaussian_process import CONSTANT, Hyperp
 MOST_PAIRS = 3250
 # Elements of the matrix between other pairs and conditioned ones that are held at once.
 BLOCK_ELEMENTS = 2**19
-# Bounds of the factor that the other pairs put on posterior variances: they do not make them larger.
-LEAST_FACTOR, LARGEST_FACTOR = 0.1, 1.0
+# The least share of the expected variance that other pairs can leave.
+LEAST_SCALE = 0.1
 
 
 def most_pairs(n_players: int) -> int:
@@ -35,17 +35,20 @@ def most_pairs(n_players: int) -> int:
     return max(MOST_PAIRS, default_coalitions(n_players) // 2)
 
 
-def conditioned_pairs(design: Design) -> Tensor | None:
+def conditioned_pairs(design: Design, most: int) -> Tensor | None:
     """Places of the pairs to condition on, evenly spaced over the design; None for all of them.
+
+    Args:
+        design: the pairs.
+        most: how many.
 
     Example:
         >>> from bivshap_lightning.explainers.design import draw_design
-        >>> conditioned_pairs(draw_design(20, 13_000, torch.Generator()))[:4]
-        tensor([0, 2, 4, 6])
-        >>> conditioned_pairs(draw_design(20, 4000, torch.Generator())) is None
-        True
+        >>> design = draw_design(20, 4000, torch.Generator())
+        >>> conditioned_pairs(design, 1000)[:4], conditioned_pairs(design, 2000)
+        (tensor([0, 2, 4, 6]), None)
     """
-    n_pairs, most = len(design.masks), most_pairs(design.masks.shape[1])
+    n_pairs = len(design.masks)
     return None if n_pairs <= most else torch.arange(most, device=design.masks.device) * n_pairs // most
 
 
@@ -84,41 +87,31 @@ def predict(
     return list(zip(*found, strict=True))
 
 
-def calibration(share: float, posterior: Tensor, change: Tensor, measured: Tensor) -> Tensor:
-    """Factor (B, 1), at most 1, by which posterior variances are too large, as the other pairs show.
+def shrunk(change: Tensor, noise: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
+    """What a prediction is off by, and the variance that is left, from a noisy measurement and what was expected.
 
-    The correction of E2 by residuals has the variance of the posterior mean, as far as it is corrected, plus its own.
-    What is left of its square without the latter is compared with the former. Its entries are about as good as n
-    independent ones, so two standard deviations of such a mean are added.
+    The expectation is scaled to what was measured: the sum of squares of the measured changes less that of their noise.
+    So noise alone changes nothing. For the variance that is left, two standard deviations of that sum are added, its
+    terms being about as good as n independent ones. The scale is at most 1, or what is seen in spite of two standard
+    deviations less, because the expectation is mostly too large; in the variance it is at least :data:`LEAST_SCALE`.
 
     Args:
-        share: of the pairs that were conditioned on.
-        posterior: (B, n, n) variances of the posterior mean of E2.
-        change: (B, n, n) the correction.
-        measured: (B, n, n) standard errors of the correction.
+        change: (B, n) or (B, n, n), measured.
+        noise: variances of it.
+        prior: variances of what is measured, as they are expected.
 
     Example:
-        >>> off = 1 - torch.eye(32)
-        >>> calibration(0.5, 4 * off[None], 0.5 * off[None], 0 * off[None])  # errors of 1 were seen, 2 were expected
-        tensor([[0.3750]])
+        >>> change, noise = torch.full((1, 32), 0.5), torch.full((1, 32), 0.125)
+        >>> estimate, variance = shrunk(change, noise, torch.ones(1, 32))  # 1 was expected; seen 0.125, at most 0.25
+        >>> estimate[0, 0], variance[0, 0]
+        (tensor(0.2500), tensor(0.0938))
     """
-    found = (change**2 - measured**2).sum(dim=(1, 2))
-    expected = ((1 - share) ** 2 * posterior).sum(dim=(1, 2)).clamp(min=torch.finfo(posterior.dtype).tiny)
-    allowance = 1 + 2 * math.sqrt(2 / posterior.shape[1])
-    return (found / expected * allowance).clamp(LEAST_FACTOR, LARGEST_FACTOR)[:, None]
-
-
-def corrected_variance(share: float, posterior: Tensor, change: Tensor, measured: Tensor) -> Tensor:
-    """Variance of a posterior mean with its correction by residuals.
-
-    The residuals of the pairs that were conditioned on are small whatever the error of the posterior mean is, so this
-    share of it stays. A quarter of the square of the correction is added to its variance.
-
-    Args:
-        share: of the pairs that were conditioned on.
-        posterior: variances of the posterior mean.
-        change: the correction.
-        measured: standard errors of the correction, which count if there are other pairs.
-    """
-    variance = share**2 * (posterior + change**2 / 4)
-    return (variance if share == 1 else variance + measured**2).clamp(min=0)
+    inner = tuple(range(1, change.dim()))
+    allowance = 1 + 2 * math.sqrt(2 / change.shape[1])
+    seen, of_noise, expected = (x.sum(dim=inner, keepdim=True) for x in (change**2, noise, prior))
+    expected = expected.clamp(min=torch.finfo(prior.dtype).tiny)
+    low, middle, high = ((seen * factor - of_noise) / expected for factor in (1 / allowance, 1.0, allowance))
+    most = low.clamp(min=1)
+    likely, largest = middle.clamp(min=0).minimum(most) * prior, high.clamp(min=LEAST_SCALE).minimum(most) * prior
+    share = (likely / (likely + noise)).nan_to_num(0)
+    return share * change, (1 - share) ** 2 * largest + share**2 * noise
