@@ -56,6 +56,7 @@ from bivshap_lightning.game.players.images import channel_dim, visible
 from bivshap_lightning.game.progress import Portion, ProgressBar
 from bivshap_lightning.game.shared_rows import SharedRows
 from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.threshold import Gamma
 from bivshap_lightning.metrics import (
     DirectionalRedundancy,
     GammaSweep,
@@ -106,13 +107,13 @@ class Audit:
         others = [find_explainer(other, argument="compare_with") for other in settings.compare_with]
         self._others = {other.name: other for other in others}
         # Without a gamma only games can be made.
-        metrics = {} if settings.gamma is None else self._make_metrics(settings.gamma)
+        metrics = {} if settings.gamma is None else self._make_metrics(settings.any_gamma)
         self._metrics = {key: metric.to(device) for key, metric in metrics.items()}
         self._skipped: dict[str, str] = {}
         self.comparison_seconds, self.plan = 0.0, TimePlan()
         self._earlier, self.drawn = earlier, dict[int, DrawnSample]()
 
-    def _make_metrics(self, gamma: float) -> dict[tuple[str, str], SampleMetric]:
+    def _make_metrics(self, gamma: Gamma) -> dict[tuple[str, str], SampleMetric]:
         # Results of other processes are combined explicitly, not synchronised by torchmetrics.
         alone: dict[str, Any] = {"sync_on_compute": False, "per_sample": True}
         seed = self.settings.seed
