@@ -35,6 +35,7 @@ from bivshap_lightning.audit.results import (
     add_up,
     array_of,
     change_numbers,
+    mean_errors,
     numbers_of_results,
     ranking_metrics,
     state_of,
@@ -55,6 +56,7 @@ from bivshap_lightning.game.players.images import channel_dim, visible
 from bivshap_lightning.game.progress import Portion, ProgressBar
 from bivshap_lightning.game.shared_rows import SharedRows
 from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.threshold import Gamma
 from bivshap_lightning.metrics import (
     DirectionalRedundancy,
     GammaSweep,
@@ -105,13 +107,13 @@ class Audit:
         others = [find_explainer(other, argument="compare_with") for other in settings.compare_with]
         self._others = {other.name: other for other in others}
         # Without a gamma only games can be made.
-        metrics = {} if settings.gamma is None else self._make_metrics(settings.gamma)
+        metrics = {} if settings.gamma is None else self._make_metrics(settings.any_gamma)
         self._metrics = {key: metric.to(device) for key, metric in metrics.items()}
         self._skipped: dict[str, str] = {}
         self.comparison_seconds, self.plan = 0.0, TimePlan()
         self._earlier, self.drawn = earlier, dict[int, DrawnSample]()
 
-    def _make_metrics(self, gamma: float) -> dict[tuple[str, str], SampleMetric]:
+    def _make_metrics(self, gamma: Gamma) -> dict[tuple[str, str], SampleMetric]:
         # Results of other processes are combined explicitly, not synchronised by torchmetrics.
         alone: dict[str, Any] = {"sync_on_compute": False, "per_sample": True}
         seed = self.settings.seed
@@ -189,12 +191,10 @@ class Audit:
         spent = {OURS: int(explanation.n_evaluations.sum()), **self._judge_others(shared, explanation, asked)}
         self.comparison_seconds += self.plan.clock() - start
         # The only transfers from the device, after all evaluations.
-        off = ~torch.eye(game.n_players, dtype=torch.bool, device=game.device)
-        error = explanation.standard_error
         samples = self._samples(game, chunk.batch, chunk.places, graphs, sets)
         return ChunkResult(
             samples=[replace(sample, change=change) for sample, change in zip(samples, changes, strict=True)],
-            errors=[] if error is None else error[:, off].double().mean(dim=1).tolist(),
+            errors=mean_errors(explanation.standard_error, game.player_counts),
             states={key: state_of(metric) for key, metric in self._metrics.items()},
             n_forwards=int(game.n_evaluations.sum()),
             spent=spent,
@@ -220,7 +220,8 @@ class Audit:
             if key[1] not in skipped
         }
         numbers = numbers_of_results(results, self.settings.task)
-        numbers["bivshap/estimate/standard_error"] = (float(np.mean([e for part in parts for e in part.errors])), 0.0)
+        errors = [error for part in parts for error in part.errors]
+        numbers["bivshap/estimate/standard_error"] = (float(np.mean(errors or [0.0])), 0.0)
         curve_metric = next(metric for (metric, _), result in results.items() if "masked_fraction" in result)
         curves = {
             explainer: (array_of(result, "masked_fraction"), array_of(result, "curve"), array_of(result, "curve_se"))

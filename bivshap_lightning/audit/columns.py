@@ -83,7 +83,7 @@ def column_report(
     graphs = explained.graphs(names)
     costs = by_loss.shapley.double().cpu().numpy()
     table = np.asarray(inputs if data is None else data, dtype=np.float64)
-    return _report(graphs, costs, copies(table, categorical, at_least=COPY), _gamma_of(graphs))
+    return _report(graphs, costs, copies(table, categorical, at_least=COPY), [_gamma_of(graphs)] * len(graphs))
 
 
 def column_costs(game: Game, n_evaluations: int | None, seed: int) -> NDArray[Any]:
@@ -135,12 +135,12 @@ def with_column_costs(result: ChunkResult, loss_game: Game, batch: Batch, settin
     return replace(result, samples=samples, n_forwards=result.n_forwards + int(loss_game.n_evaluations.sum()))
 
 
-def columns_of_samples(samples: Sequence[ExplainedSample], gamma: float) -> ColumnReport | None:
+def columns_of_samples(samples: Sequence[ExplainedSample], gammas: Sequence[float]) -> ColumnReport | None:
     """The report on the columns of audited samples; None where they are no table with labels, or too few.
 
     Args:
         samples: of the whole audit.
-        gamma: the threshold of the roles.
+        gammas: the threshold of the roles of each.
     """
     costs = [sample.column_costs for sample in samples if sample.column_costs is not None]
     rows = [sample.row for sample in samples if sample.row is not None]
@@ -150,7 +150,7 @@ def columns_of_samples(samples: Sequence[ExplainedSample], gamma: float) -> Colu
     if not one_table or len(samples) < MIN_SAMPLES or players is None:
         return None
     table, categorical = table_of_players(np.stack(rows).astype(np.float64), players, graphs[0].n_players)
-    return _report(graphs, np.stack(costs).astype(np.float64), copies(table, categorical, at_least=COPY), gamma)
+    return _report(graphs, np.stack(costs).astype(np.float64), copies(table, categorical, at_least=COPY), gammas)
 
 
 def table_of_players(rows: FloatArray, players: NDArray[Any], n_players: int) -> tuple[FloatArray, list[int]]:
@@ -186,10 +186,12 @@ def _gamma_of(graphs: Sequence[ExplanationGraph]) -> float:
     return max(relative_gamma(graphs[0].n_players, scale), 1e-7 * max(float(np.abs(g.weights).max()) for g in graphs))
 
 
-def _report(graphs: Sequence[ExplanationGraph], costs: FloatArray, related: FloatArray, gamma: float) -> ColumnReport:
+def _report(
+    graphs: Sequence[ExplanationGraph], costs: FloatArray, related: FloatArray, gammas: Sequence[float]
+) -> ColumnReport:
     names, n = graphs[0].names, len(graphs)
     phi = np.abs([graph.known_shapley for graph in graphs]).mean(axis=0)
-    roles = roles_of_all(graphs, [gamma] * n)
+    roles = roles_of_all(graphs, gammas)
     mean, error = costs.mean(axis=0), costs.std(axis=0, ddof=min(1, n - 1)) / np.sqrt(n)
     columns = [
         Column(

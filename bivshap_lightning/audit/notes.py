@@ -12,7 +12,7 @@ import numpy as np
 
 from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings
 from bivshap_lightning.graph import ExplanationGraph
-from bivshap_lightning.graph.threshold import CONFIDENCE, normal_quantile
+from bivshap_lightning.graph.threshold import CONFIDENCE, normal_quantile, redundancy_of_all
 from bivshap_lightning.metrics.catalogue import REDUNDANCY
 
 LITTLE = {"probability": 0.1, "logit": 0.5, "log_odds": 0.5}
@@ -34,7 +34,7 @@ def notes_of(result: AuditResult, settings: AuditSettings) -> tuple[str, ...]:
     found = [
         _nothing_to_explain(result, settings),
         _control_is_as_good(result),
-        _undecided([sample.graph for sample in result.samples], settings.known_gamma),
+        _undecided([sample.graph for sample in result.samples], settings),
         _earlier(result),
         settings.remark,
     ]
@@ -76,15 +76,16 @@ def _control_is_as_good(result: AuditResult) -> str:
     ).replace("%", " %")
 
 
-def _undecided(graphs: Sequence[ExplanationGraph], gamma: float) -> str:
+def _undecided(graphs: Sequence[ExplanationGraph], settings: AuditSettings) -> str:
     """How wide the intervals of undecided pairs are and what narrows them, if these are most pairs."""
-    of_samples = [graph.redundancy(gamma) for graph in graphs]
+    gammas = settings.gammas_of(graphs)
+    of_samples = redundancy_of_all(graphs, gammas)
     n_pairs = sum(h.n_players * (h.n_players - 1) for h in of_samples)
     n_undecided = sum(h.n_undecided for h in of_samples)
-    if n_undecided <= MANY_UNDECIDED * n_pairs or not gamma:
+    if n_undecided <= MANY_UNDECIDED * n_pairs or not min(gammas):
         return ""
-    errors = [graph.standard_error[h.undecided] for graph, h in zip(graphs, of_samples, strict=True)]
-    width = normal_quantile(CONFIDENCE) * float(np.median(np.concatenate(errors))) / gamma
+    errors = [graph.standard_error[h.undecided] / h.gamma for graph, h in zip(graphs, of_samples, strict=True)]
+    width = normal_quantile(CONFIDENCE) * float(np.median(np.concatenate(errors)))
     share = f"{n_undecided / n_pairs:.0%}".replace("%", " %")
     return (
         f"{share} of the ordered pairs are undecided: the intervals of half of them reach {width:.2g} times gamma or "

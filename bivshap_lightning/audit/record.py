@@ -213,6 +213,20 @@ class AuditRecord:
         order = sorted(counts, key=lambda name: -counts[name].total())
         return {name: {role: counts[name][role] / counts[name].total() for role in ROLES} for name in order}
 
+    def gamma_of(self, summary: GraphSummary) -> float:
+        """The threshold at which a sample or class was decided; in records that do not say, one for all.
+
+        Args:
+            summary: of a sample or class of the record.
+        """
+        return self.configuration.gamma if summary.gamma is None else summary.gamma
+
+    @cached_property
+    def gamma_range(self) -> tuple[float, float]:
+        """The smallest and the largest threshold of a sample, which differ where samples differ in players."""
+        gammas = [self.gamma_of(sample) for sample in self.samples]
+        return min(gammas), max(gammas)
+
     def hardest_samples(self) -> list[int]:
         """Positions of the samples to look at first: wrong predictions, then those whose features add least."""
 

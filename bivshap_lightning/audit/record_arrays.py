@@ -136,7 +136,7 @@ def _verify_class(record: AuditRecord, name: str, graph: ExplanationGraph) -> No
 
 def _verify_summary(record: AuditRecord, place: str, summary: GraphSummary, graph: ExplanationGraph) -> None:
     demand(graph.names == summary.players, record, f"{place}.players", "be those of the arrays", summary.players)
-    larger, smaller = (_shifted(graph, sign).redundancy(record.configuration.gamma) for sign in (1, -1))
+    larger, smaller = (_shifted(graph, sign).redundancy(record.gamma_of(summary)) for sign in (1, -1))
     n_redundant, n_sure, n_possible = round(summary.density * summary.n_pairs), larger.n_redundant, smaller.n_redundant
     exact = abs(n_redundant - summary.density * summary.n_pairs) < 1e-6 and n_sure <= n_redundant <= n_possible
     demand(exact, record, f"{place}.density", f"be what the arrays say, {n_sure} redundant pairs", summary.density)
@@ -160,7 +160,7 @@ def _verify_roles(record: AuditRecord, place: str, summary: GraphSummary, graph:
     """Every role is the one that the arrays give, or one that they give when rounding moves them."""
     if not summary.roles or graph.shapley is None:
         return
-    gamma = record.configuration.gamma
+    gamma = record.gamma_of(summary)
     found = graph.roles(gamma)
     if summary.roles == found.roles:
         groups = tuple(tuple(graph.names[k] for k in group) for group in found.groups)

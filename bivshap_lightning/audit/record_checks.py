@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bivshap_lightning.audit.errors import RecordError
 from bivshap_lightning.audit.record_columns import columns_that_can_go
-from bivshap_lightning.graph import ROLES
+from bivshap_lightning.audit.record_parts import FIXED_GAMMA
+from bivshap_lightning.graph import ROLES, relative_gamma
 from bivshap_lightning.metrics.catalogue import estimate_over, find_number
 from bivshap_lightning.text import shown
 
@@ -65,8 +67,6 @@ def verify_fields(record: AuditRecord) -> None:
     demand(len(set(keys)) == len(keys), record, "run.sample_keys", "be different", _repeated(keys))
     rule = f"be empty or name all samples, up to index {largest}"
     demand(not keys or len(keys) > largest, record, "run.sample_keys", rule, f"{len(keys)} keys")
-    gamma = record.configuration.gamma
-    demand(gamma >= 0, record, "configuration.gamma", "be 0 or more", gamma)
     for k, sample in enumerate(record.samples):
         _verify_sample(record, sample, f"samples[{k}]")
     members: dict[str, list[SampleSummary]] = {}
@@ -75,6 +75,7 @@ def verify_fields(record: AuditRecord) -> None:
     for name, graph in record.classes.items():
         _verify_graph(record, graph, f"classes[{shown(name)}]")
         demand(name in members, record, "classes", "be classes of samples", name)
+    _verify_gammas(record)
     _verify_metrics(record, record.metrics, record.samples, "metrics")
     for name, found in record.class_metrics.items():
         place = f"class_metrics[{shown(name)}]"
@@ -95,6 +96,37 @@ def verify_fields(record: AuditRecord) -> None:
         _verify_curve(record, curve, f"curves[{shown(name)}]")
     for name, value in {"seconds": record.cost.seconds, "forwards": record.cost.forwards}.items():
         demand(value >= 0, record, f"cost.{name}", "be 0 or more", value)
+
+
+def gamma_by_rule(record: AuditRecord, n_players: int) -> float:
+    """The threshold that the rule of a record gives a sample: that of the sample with the most players, scaled by F.
+
+    Args:
+        record: the record.
+        n_players: F of the sample.
+    """
+    if record.configuration.gamma_rule == FIXED_GAMMA:
+        return record.configuration.gamma
+    most = max(sample.n_players for sample in record.samples)
+    return record.configuration.gamma * (relative_gamma(n_players, 1.0) / relative_gamma(most, 1.0))
+
+
+def _verify_gammas(record: AuditRecord) -> None:
+    """All samples and classes say their threshold or none does, and it is that of the rule, of a class the smallest."""
+    gamma = record.configuration.gamma
+    demand(gamma >= 0, record, "configuration.gamma", "be 0 or more", gamma)
+    stated: dict[str, list[float]] = {}
+    for k, sample in enumerate(record.samples):
+        if sample.gamma is not None:
+            right = gamma_by_rule(record, sample.n_players)
+            close = math.isclose(sample.gamma, right, rel_tol=TOLERANCE)
+            demand(close, record, f"samples[{k}].gamma", f"be that of its players, {right:.6g}", sample.gamma)
+            stated.setdefault(sample.class_name, []).append(sample.gamma)
+    n_stated = sum(map(len, stated.values()))
+    demand(n_stated in (0, len(record.samples)), record, "samples", "all have a gamma or none", n_stated)
+    for name, graph in record.classes.items():
+        least = min(stated.get(name, ()), default=None)
+        demand(graph.gamma == least, record, f"classes[{shown(name)}].gamma", f"be {least}", graph.gamma)
 
 
 def _verify_sample(record: AuditRecord, sample: SampleSummary, place: str) -> None:

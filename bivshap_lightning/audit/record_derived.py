@@ -74,14 +74,10 @@ def _verify_pairs(
     graphs: Sequence[ExplanationGraph],
 ) -> None:
     """Each pair has the numbers that the arrays give it, and no pair that is stronger beyond rounding is missing."""
-    if (
-        not any(pairs)
-        or any(graph.shapley is None for graph in graphs)
-        or _is_close(graphs, record.configuration.gamma)
-    ):
+    gammas = [record.gamma_of(sample) for sample in samples]
+    if not any(pairs) or any(graph.shapley is None for graph in graphs) or _is_close(graphs, gammas):
         return
     labels = [list(s.players) for s in samples] if len(samples) == 1 else _labels(samples)
-    gammas = [record.configuration.gamma] * len(graphs)
     most = None if len(samples) == 1 else MAX_NAMES_OF_CLASS
     parts = mean_substitution(graphs, labels, gammas=gammas, max_players=most)
     slack = ROUNDING * (1 + _spread(graphs))
@@ -108,10 +104,10 @@ def _numbers(parts: Substitution, pair: PairSummary) -> tuple[float, float, floa
     return float(parts.total[i, j]), float(parts.own[i, j]), float(parts.own_error[i, j])
 
 
-def _is_close(graphs: Sequence[ExplanationGraph], gamma: float) -> bool:
+def _is_close(graphs: Sequence[ExplanationGraph], gammas: Sequence[float]) -> bool:
     """Whether rounding may decide if some player is relevant, and so which samples a pair is averaged over."""
     z = normal_quantile(CONFIDENCE)
-    for graph in graphs:
+    for graph, gamma in zip(graphs, gammas, strict=True):
         phi, half_width = np.abs(graph.known_shapley), z * graph.shapley_standard_error
         if (np.abs(phi - half_width - 2 * gamma) <= ROUNDING * (phi + half_width)).any():
             return True

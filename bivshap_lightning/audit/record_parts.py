@@ -18,7 +18,7 @@ from bivshap_lightning.graph.substitution import PlayerPair, Substitution
 from bivshap_lightning.graph.threshold import CONFIDENCE, normal_quantile
 
 FIXED_GAMMA, RELATIVE_GAMMA = "fixed", "min(0.01, 0.15 / F) x mean |u(all) - u(none)|"
-"""How gamma was found: the number was given, or it is relative to what there is to explain."""
+"""How gamma was found: the number was given, or it is relative to what there is to explain. F is each sample's own."""
 
 Z = normal_quantile(CONFIDENCE)
 """Standard errors by which the own part of a pair must differ from zero to be listed."""
@@ -38,7 +38,8 @@ class Configuration:
         players: which input elements form a player.
         removal: what absent players are replaced by.
         target: "predicted", "label" or the index of the explained class.
-        gamma: the largest weight that counts as redundant.
+        gamma: the largest weight that counts as redundant; where samples differ in players and gamma is relative, that
+            of the sample with the most, the smallest.
         seed: of the choice of samples and of the coalitions.
         n_evaluations: model rows per sample that were allowed; None for the default.
         explainers: all explainers that were judged.
@@ -183,7 +184,8 @@ class GammaPoint:
     """What the same graphs say at another gamma.
 
     Attributes:
-        gamma: the threshold.
+        gamma: the threshold, a multiple of the configuration's. Where samples differ in players, each was decided at
+            the same multiple of its own.
         roles: share of players in each role, mean over samples.
         n_independent: essential players plus groups of interchangeable ones, mean over samples.
         density: redundant edges / ordered pairs, mean over samples.
@@ -217,6 +219,8 @@ class GraphSummary:
         interchangeable: groups of relevant players of which any one will do.
         substitutes: pairs of relevant players that make up for each other most, by their own part.
         partners: pairs of relevant players that need each other most, by their own part.
+        gamma: the threshold at which redundancy, roles and pairs were decided; of a mean over samples the smallest of
+            theirs. None in older records: that of the configuration.
 
     Example:
         >>> summary = GraphSummary.of(ExplanationGraph([[0, 0, 1], [0, 0, 1], [1, 1, 0]], names=["a", "b", "c"]), 1e-5)
@@ -235,6 +239,7 @@ class GraphSummary:
     interchangeable: tuple[tuple[str, ...], ...] = field(default=(), metadata=OPTIONAL)
     substitutes: tuple[PairSummary, ...] = field(default=(), metadata=OPTIONAL)
     partners: tuple[PairSummary, ...] = field(default=(), metadata=OPTIONAL)
+    gamma: float | None = field(default=None, metadata=OPTIONAL)
 
     @classmethod
     def of(cls, graph: ExplanationGraph, gamma: float) -> GraphSummary:
@@ -242,7 +247,7 @@ class GraphSummary:
 
         Args:
             graph: G.
-            gamma: of its redundancy graph.
+            gamma: of its redundancy graph and its roles.
         """
         return cls(**cls.fields_of(graph, gamma))
 
@@ -259,6 +264,7 @@ class GraphSummary:
             "sinks": tuple(names[k] for k in h.sinks),
             "density": float(h.density),
             "n_undecided": int(h.n_undecided),
+            "gamma": float(gamma),
             **({} if graph.shapley is None else _role_fields(graph, gamma)),
         }
 

@@ -115,8 +115,11 @@ def make_record(
         raise ValueError(f"`numbers` must be in the catalogue of numbers, got {unknown}. Add an entry for each.")
     logged: Mapping[str, float] = run.get("validation_metrics", {})
     about = {name: value for name, value in run.items() if name != "validation_metrics"}
-    gamma, class_names = settings.known_gamma, replace(class_names, task=settings.task)
-    samples = tuple(_sample_summary(sample, gamma, class_names) for sample in result.samples)
+    class_names = replace(class_names, task=settings.task)
+    gammas = settings.gammas_of([sample.graph for sample in result.samples])
+    samples = tuple(
+        _sample_summary(sample, gamma, class_names) for sample, gamma in zip(result.samples, gammas, strict=True)
+    )
     record = AuditRecord(
         configuration=configuration_of(result, settings),
         versions=software_versions(),
@@ -131,15 +134,15 @@ def make_record(
             name: Curve(tuple(x.tolist()), tuple(y.tolist()), tuple(e.tolist()))
             for name, (x, y, e) in result.curves.items()
         },
-        classes=_class_summaries(result.samples, gamma, class_names),
+        classes=_class_summaries(result.samples, settings, class_names),
         class_metrics=class_metrics(samples),
         samples=samples,
         cost=Cost(**cost, evaluations_per_sample=dict(result.n_evaluations)),
-        **(_pairs_over(result.samples, gamma) if have_common_players(result.samples) else {}),
+        **(_pairs_over(result.samples, settings) if have_common_players(result.samples) else {}),
         sweep=_sweep_of(result.sweep),
         change=result.change,
         notes=notes_of(result, settings),
-        columns=columns_of_samples(result.samples, gamma),
+        columns=columns_of_samples(result.samples, gammas),
         arrays=arrays_of(result.samples),
     )
     pictures = pictures_of(result.samples, _pictured(record, n_pictures))
@@ -219,25 +222,26 @@ def _sample_summary(sample: ExplainedSample, gamma: float, class_names: ClassNam
 
 
 def _class_summaries(
-    samples: Sequence[ExplainedSample], gamma: float, class_names: ClassNames
+    samples: Sequence[ExplainedSample], settings: AuditSettings, class_names: ClassNames
 ) -> dict[str, GraphSummary]:
     """What is said about every class: its mean graph, and the strongest pairs over its samples."""
     members: dict[str, list[ExplainedSample]] = defaultdict(list)
     for sample in samples:
         members[class_names.of_sample(sample)].append(sample)
-    return {
-        name: replace(GraphSummary.of(graph, gamma), **_pairs_over(members[name], gamma))
-        for name, graph in mean_graphs(samples, class_names).items()
-    }
+    found = {}
+    for name, graph in mean_graphs(samples, class_names).items():
+        gamma = settings.gamma_of_mean([sample.graph for sample in members[name]])
+        found[name] = replace(GraphSummary.of(graph, gamma), **_pairs_over(members[name], settings))
+    return found
 
 
-def _pairs_over(samples: Sequence[ExplainedSample], gamma: float) -> dict[str, Any]:
+def _pairs_over(samples: Sequence[ExplainedSample], settings: AuditSettings) -> dict[str, Any]:
     """The strongest substitutes and partners over samples, each weighted by the importance in the sample."""
     graphs = [sample.graph for sample in samples]
     if any(graph.shapley is None for graph in graphs):
         return {}
     labels = None if any(s.words is None for s in samples) else [list(s.words) for s in samples if s.words is not None]
-    parts = mean_substitution(graphs, labels, gammas=[gamma] * len(graphs), max_players=MAX_NAMES_OF_CLASS)
+    parts = mean_substitution(graphs, labels, gammas=settings.gammas_of(graphs), max_players=MAX_NAMES_OF_CLASS)
     return strongest_pairs(parts)
 
 

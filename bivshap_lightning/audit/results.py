@@ -65,7 +65,7 @@ class ChunkResult:
 
     Attributes:
         samples: the chunk's, explained.
-        errors: the mean standard error of each.
+        errors: the mean standard error over the pairs of each that has any.
         states: of the metrics, by metric and explainer; what they sum up can be added.
         n_forwards: model rows spent in all.
         spent: model rows that each explainer spent on its scores.
@@ -233,6 +233,28 @@ def change_numbers(samples: Sequence[ExplainedSample]) -> dict[str, tuple[float,
         f"{CHANGE}importance": ratio_of_sums([(change, 1.0) for change, _ in found]),
         f"{CHANGE}standard_error": (sum(error for _, error in found) / len(found), 0.0),
     }
+
+
+def mean_errors(standard_error: Tensor | None, player_counts: Tensor) -> list[float]:
+    """The mean standard error over the ordered pairs of each sample that has any.
+
+    Args:
+        standard_error: (B, F, F) of E2, with any values for players that a sample lacks; None where it is not known.
+        player_counts: (B,) players of each sample.
+
+    Example:
+        >>> mean_errors(torch.tensor([[[0.0, 1.0], [3.0, 0.0]], [[0.0, 5.0], [5.0, 0.0]]]), torch.tensor([2, 1]))
+        [2.0]
+    """
+    if standard_error is None:
+        return []
+    n_pairs = (player_counts * (player_counts - 1)).tolist()
+    n_players, device = standard_error.shape[1], standard_error.device
+    off = ~torch.eye(n_players, dtype=torch.bool, device=device)
+    has = torch.arange(n_players, device=device) < player_counts.to(device)[:, None]
+    known = torch.where(has[:, :, None] & has[:, None, :], standard_error, 0)
+    sums: list[float] = known[:, off].double().sum(dim=1).tolist()
+    return [total / n for total, n in zip(sums, n_pairs, strict=True) if n]
 
 
 def state_of(metric: SampleMetric) -> dict[str, NDArray[Any]]:

@@ -10,7 +10,8 @@ import numpy as np
 
 from bivshap_lightning.audit.record_parts import FIXED_GAMMA, RELATIVE_GAMMA
 from bivshap_lightning.checks import check_evaluations
-from bivshap_lightning.graph import relative_gamma
+from bivshap_lightning.graph import ExplanationGraph, RelativeGamma
+from bivshap_lightning.graph.threshold import Gamma, gammas_of
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,9 @@ class AuditSettings:
     """What an audit computes; see :class:`~bivshap_lightning.callbacks.BivShapCallback` for most of it.
 
     Attributes:
+        gamma: one threshold for all samples, or the smallest of `relative_gamma`; None before that is known.
         gamma_rule: how gamma was found.
+        relative_gamma: the threshold by each sample's number of players; None for one number.
         remark: a sentence about the settings that belongs into the record, such as that of a poor replacement.
         target_error: relative error of E2 at which a sample's rows stop; None for the default one if `n_evaluations` is
             None as well, and otherwise for all rows.
@@ -40,6 +43,7 @@ class AuditSettings:
     perturbations_per_eval: int | None
     task: Any = "auto"
     gamma_rule: str = FIXED_GAMMA
+    relative_gamma: RelativeGamma | None = None
     remark: str = ""
     target_error: float | None = None
     background_source: str = ""
@@ -50,7 +54,7 @@ class AuditSettings:
 
     @property
     def known_gamma(self) -> float:
-        """The threshold as a number.
+        """The threshold as one number: where samples differ in players, that of the one with the most, the smallest.
 
         Raises:
             ValueError: it is relative, and what there is to explain has not been measured yet.
@@ -62,14 +66,42 @@ class AuditSettings:
             )
         return self.gamma
 
+    @property
+    def any_gamma(self) -> Gamma:
+        """The threshold of all samples, as metrics take it.
+
+        Raises:
+            ValueError: as for `known_gamma`.
+        """
+        return self.known_gamma if self.relative_gamma is None else self.relative_gamma
+
+    def gammas_of(self, graphs: Sequence[ExplanationGraph]) -> list[float]:
+        """The threshold of each sample.
+
+        Args:
+            graphs: of samples.
+        """
+        return gammas_of(self.any_gamma, graphs)
+
+    def gamma_of_mean(self, graphs: Sequence[ExplanationGraph]) -> float:
+        """The threshold of a mean graph: the smallest of its samples, whose weights it has.
+
+        Not that of its own number of players: of texts it has the words of all.
+
+        Args:
+            graphs: of the samples, at least one.
+        """
+        return min(self.gammas_of(graphs))
+
     def with_relative_gamma(self, sizes: Sequence[tuple[int, float]]) -> AuditSettings:
         """The settings with the default threshold, the smaller of 1 % and 15 % / F of the mean `abs(u(all) - u(none))`.
 
-        One threshold for all samples: where they differ in players, F is the largest number, the strictest choice.
+        F is each sample's own number of players, the mean is that over all samples.
 
         Args:
             sizes: number of players and `u(all) - u(none)` of each sample, as :meth:`Audit.sizes` returns them.
         """
         scale = float(np.mean([abs(gain) for _, gain in sizes]))
-        gamma = relative_gamma(max(n_players for n_players, _ in sizes), scale)
-        return replace(self, gamma=gamma, gamma_rule=RELATIVE_GAMMA)
+        relative = RelativeGamma(scale)
+        smallest = min(relative.of(n_players) for n_players, _ in sizes)
+        return replace(self, gamma=smallest, gamma_rule=RELATIVE_GAMMA, relative_gamma=relative)

@@ -88,8 +88,8 @@ class BivShapCallback(EitherCallback):
             again. Without `every_n_epochs` they run at the first and the last audit and when `max_share` allows; in
             between their last numbers are logged again.
         gamma: the largest absolute weight that counts as redundant. None: relative to what there is to explain, the
-            smaller of 1 % and 15 % / F of the mean `abs(u(all) - u(none))` over the samples (F: the most players that a
-            sample has). The paper's is 1e-5.
+            smaller of 1 % and 15 % / F of the mean `abs(u(all) - u(none))` over the samples. F is each sample's own
+            number of players, so that texts of different lengths have different ones. The paper's is 1e-5.
         seed: of the choice of samples and of the coalitions, which are the same in every epoch.
         perturbations_per_eval: at most this many times the number of samples in one forward pass; None chooses.
         every_n_epochs: audit after the validation of epochs 0, n, 2n, ..., whatever it costs; in between the last

@@ -86,7 +86,7 @@ class Output:
         if self._options.draw:
             classes = mean_graphs(result.samples, self._class_names)
             for destination in writers or [path.parent]:
-                self._draw(self._panels_of(destination), result, classes, settings.known_gamma, run)
+                self._draw(self._panels_of(destination), result, classes, settings, run)
         if self.writes_record:
             self.record(result, settings, run, cost).save(path)
             for writer in writers:
@@ -143,7 +143,7 @@ class Output:
         panels: Panels,
         result: AuditResult,
         classes: Mapping[str, ExplanationGraph],
-        gamma: float,
+        settings: AuditSettings,
         run: Mapping[str, Any],
     ) -> None:
         step, when = run["step"], f"epoch {run['epoch']}"
@@ -154,14 +154,15 @@ class Output:
             panels.write_class(
                 name,
                 graph,
-                graph.redundancy(gamma),
+                graph.redundancy(settings.gamma_of_mean([sample.graph for sample in members])),
                 step=step,
                 subtitle=f"{when} · " + ("its only sample" if n == 1 else f"mean over {n} samples"),
                 graphs=[sample.graph for sample in members],
                 image=None if example is None else example.image,
                 segments=None if example is None else example.segments,
             )
-        for sample in result.samples[: self._options.n_samples]:
+        gammas = settings.gammas_of([sample.graph for sample in result.samples])
+        for sample, gamma in list(zip(result.samples, gammas, strict=True))[: self._options.n_samples]:
             said = self._class_names.of(sample.target)
             truth = "" if sample.label is None else f", labelled “{self._class_names.of(sample.label)}”"
             panels.write_sample(
@@ -180,7 +181,7 @@ class Output:
         compared = "" if result.compared_epoch is None else f", other explainers of epoch {result.compared_epoch}"
         panels.write_curves(curves, step=step, subtitle=f"{when}{compared}; rows: model rows spent per sample")
         if result.sweep:
-            panels.write_sweep(result.sweep, step=step)
+            panels.write_sweep(result.sweep, step=step, n_gammas=len(set(gammas)))
 
     def record(
         self, result: AuditResult, settings: AuditSettings, run: Mapping[str, Any], cost: Mapping[str, float]
@@ -212,9 +213,16 @@ def summary_line(result: AuditResult, settings: AuditSettings, cost: Mapping[str
     notes = "".join(f"{note} " for note in notes_of(result, settings) if note.startswith(NOTHING))
     return (
         f"{notes}{len(result.samples)} samples, {judged.title} {ranked[OURS]:.3f}{beside}{skipped}, features are "
-        f"{roles} (gamma {settings.known_gamma:.2g}), {_removable(numbers)}{cost['seconds']:.1f} s"
+        f"{roles} ({_gammas(result, settings)}), {_removable(numbers)}{cost['seconds']:.1f} s"
         + (f", {cost['epochs']:.2g} x the epoch" if cost["epochs"] else "")
     )
+
+
+def _gammas(result: AuditResult, settings: AuditSettings) -> str:
+    """The threshold, or the smallest and the largest one."""
+    gammas = settings.gammas_of([sample.graph for sample in result.samples])
+    low, high = (f"{gamma:.2g}" for gamma in (min(gammas), max(gammas)))
+    return f"gamma {low}" if low == high else f"gamma {low} to {high} by number of features"
 
 
 def _removable(numbers: Mapping[str, float]) -> str:

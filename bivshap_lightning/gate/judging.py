@@ -229,7 +229,7 @@ def _measure(rule: Rule, class_name: str, record: AuditRecord) -> Interval:
 
 
 def graph_pair(class_name: str, record: AuditRecord, previous: AuditRecord) -> GraphPair:
-    """The mean graphs of a class in two records that may be compared, each redundant at the gamma of its own record.
+    """The mean graphs of a class in two records that may be compared, each redundant at its own gamma.
 
     Args:
         class_name: the class.
@@ -240,7 +240,7 @@ def graph_pair(class_name: str, record: AuditRecord, previous: AuditRecord) -> G
         GateError: one of them has no such graph.
     """
     graphs = mean_graph(record, class_name), mean_graph(previous, class_name)
-    return GraphPair.of(*graphs, record.configuration.gamma, previous.configuration.gamma)
+    return GraphPair.of(*graphs, *(r.gamma_of(r.classes[class_name]) for r in (record, previous)))
 
 
 def _check(

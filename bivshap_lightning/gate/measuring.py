@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections import Counter
 from collections.abc import Collection
 from statistics import NormalDist
 
 from bivshap_lightning.audit.record import COMPARED, AuditRecord, SampleSummary
+from bivshap_lightning.audit.record_checks import gamma_by_rule
 from bivshap_lightning.audit.record_parts import ALL_CLASSES
 from bivshap_lightning.gate.features import measure_feature, measure_top
 from bivshap_lightning.gate.reference import demand_same_settings
@@ -145,6 +147,21 @@ def demand_comparable(record: AuditRecord, previous: AuditRecord) -> None:
     """
     before = "previous record" if previous.source == record.source else previous.source
     demand_same_settings(record, previous.configuration, before, names=COMPARED)
+    if _has_common_gamma(record) != _has_common_gamma(previous):
+        raise GateError(
+            f"{record.source} and {before} must agree in what they measure, got one gamma for samples of different "
+            "numbers of players in one of them, as earlier releases had, and their own in the other. Audit both models "
+            "with the same release."
+        )
+
+
+def _has_common_gamma(record: AuditRecord) -> bool:
+    """Whether a record without gammas of its samples decided some of them at another one than the rule gives them."""
+    gamma = record.configuration.gamma
+    return any(
+        sample.gamma is None and not math.isclose(gamma, gamma_by_rule(record, sample.n_players), rel_tol=1e-6)
+        for sample in record.samples
+    )
 
 
 def worst_samples(record: AuditRecord, metric: str, class_name: str, *, highest: bool, n: int = 3) -> list[str]:

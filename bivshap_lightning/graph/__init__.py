@@ -23,7 +23,7 @@ from bivshap_lightning.graph.explanation_graph import ExplanationGraph
 from bivshap_lightning.graph.redundancy_graph import RedundancyGraph
 from bivshap_lightning.graph.roles import ROLES, Role, Roles
 from bivshap_lightning.graph.substitution import PlayerPair, Substitution, mean_substitution
-from bivshap_lightning.graph.threshold import DEFAULT_GAMMA, relative_gamma
+from bivshap_lightning.graph.threshold import DEFAULT_GAMMA, RelativeGamma, relative_gamma
 
 __all__ = [
     "DEFAULT_GAMMA",
@@ -31,6 +31,7 @@ __all__ = [
     "ExplanationGraph",
     "PlayerPair",
     "RedundancyGraph",
+    "RelativeGamma",
     "Role",
     "Roles",
     "Substitution",

@@ -1,14 +1,21 @@
-"""Thresholds of redundancy: the default gammas, and which edges of G are redundant, for many graphs at once."""
+"""Thresholds of redundancy: the default gammas, and which edges of G are redundant, for many graphs at once.
+
+A threshold is a number, the same for all samples, or a `RelativeGamma`, which gives each sample that of its number of
+players.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bivshap_lightning.checks import check_gamma
 from bivshap_lightning.graph.batched import same_size_stacks
 from bivshap_lightning.graph.checks import BoolArray, FloatArray, read_only_floats
 from bivshap_lightning.graph.redundancy_graph import RedundancyGraph, RedundancyRule
@@ -43,6 +50,69 @@ def relative_gamma(n_players: int, scale: float) -> float:
     return min(LARGEST_RELATIVE_GAMMA, RELATIVE_GAMMA_PER_PLAYER / n_players) * scale
 
 
+@dataclass(frozen=True)
+class RelativeGamma:
+    """The default threshold of samples of one audit: of each the :func:`relative_gamma` of its own number of players.
+
+    Args:
+        scale: The mean of `abs(u(all) - u(none))` over the audited samples.
+
+    Example:
+        >>> gamma = RelativeGamma(0.8)
+        >>> gamma.of(10), gamma.of(60)
+        (0.008, 0.002)
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.scale) and self.scale >= 0):
+            raise ValueError(
+                f"`scale` must be finite and >= 0, got {self.scale}. Pass the mean of abs(u(all) - u(none))."
+            )
+
+    def of(self, n_players: int) -> float:
+        """Return the threshold of a sample.
+
+        Args:
+            n_players: F of the sample.
+
+        Example:
+            >>> RelativeGamma(1.0).of(30)
+            0.005
+        """
+        return relative_gamma(n_players, self.scale)
+
+
+Gamma = float | RelativeGamma
+"""A threshold of several samples: one number for all, or that of each by its number of players."""
+
+
+def check_any_gamma(gamma: Gamma) -> Gamma:
+    """Return a threshold of several samples if it is one.
+
+    Example:
+        >>> check_any_gamma(0), check_any_gamma(RelativeGamma(0.5))
+        (0.0, RelativeGamma(scale=0.5))
+    """
+    return gamma if isinstance(gamma, RelativeGamma) else check_gamma(gamma)
+
+
+def gammas_of(gamma: Gamma, graphs: Sequence[ExplanationGraph | RedundancyGraph]) -> list[float]:
+    """Return the threshold of each graph.
+
+    Args:
+        gamma: One for all, or by number of players.
+        graphs: Of any sizes.
+
+    Example:
+        >>> from bivshap_lightning.graph import ExplanationGraph
+        >>> gammas_of(0.02, [ExplanationGraph([[0]])]), gammas_of(RelativeGamma(0.5), [ExplanationGraph([[0]])])
+        ([0.02], [0.005])
+    """
+    return [gamma.of(graph.n_players) if isinstance(gamma, RelativeGamma) else gamma for graph in graphs]
+
+
 def normal_quantile(confidence: float) -> float:
     """Return how many standard errors a two-sided interval of this confidence has on either side.
 
@@ -54,13 +124,17 @@ def normal_quantile(confidence: float) -> float:
 
 
 def redundancy_of_all(
-    graphs: Sequence[ExplanationGraph], gamma: float, *, rule: RedundancyRule = "noise", confidence: float = CONFIDENCE
+    graphs: Sequence[ExplanationGraph],
+    gamma: float | Sequence[float],
+    *,
+    rule: RedundancyRule = "noise",
+    confidence: float = CONFIDENCE,
 ) -> list[RedundancyGraph]:
     """Return the redundancy graph of each graph. The graphs cache it.
 
     Args:
         graphs: Of any sizes.
-        gamma: As in :meth:`~bivshap_lightning.ExplanationGraph.redundancy`, which checks it.
+        gamma: As in :meth:`~bivshap_lightning.ExplanationGraph.redundancy`, which checks it; one for all, or per graph.
         rule: Likewise.
         confidence: Likewise.
 
@@ -69,16 +143,17 @@ def redundancy_of_all(
         >>> [h.density for h in redundancy_of_all([ExplanationGraph([[0, 0], [1, 0]]), ExplanationGraph([[0]])], 1e-5)]
         [0.5, 0.0]
     """
-    key = (gamma, rule, confidence)
-    missing = [graph for graph in dict.fromkeys(graphs) if key not in graph._redundancies]
-    for positions in same_size_stacks((graph.n_players, rule == "noise" and graph.is_estimated) for graph in missing):
-        stack = [missing[position] for position in positions]
+    thresholds = list(gamma) if isinstance(gamma, Sequence) else [gamma] * len(graphs)
+    requests = dict.fromkeys(zip(graphs, thresholds, strict=True))
+    missing = [(graph, its) for graph, its in requests if (its, rule, confidence) not in graph._redundancies]
+    for positions in same_size_stacks((g.n_players, rule == "noise" and g.is_estimated) for g, _ in missing):
+        stack, its_gammas = zip(*(missing[position] for position in positions), strict=True)
         is_noisy = rule == "noise" and stack[0].is_estimated
-        redundant, undecided = _redundant_and_undecided(stack, gamma, confidence if is_noisy else None)
-        for graph, edges, undecided_edges in zip(stack, redundant, undecided, strict=True):
-            graph._redundancies[key] = RedundancyGraph.from_checked(
+        redundant, undecided = _redundant_and_undecided(stack, np.array(its_gammas), confidence if is_noisy else None)
+        for graph, its_gamma, edges, undecided_edges in zip(stack, its_gammas, redundant, undecided, strict=True):
+            graph._redundancies[its_gamma, rule, confidence] = RedundancyGraph.from_checked(
                 adjacency=edges,
-                gamma=gamma,
+                gamma=its_gamma,
                 rule=rule,
                 confidence=confidence if rule == "noise" else None,
                 undecided=undecided_edges,
@@ -86,13 +161,14 @@ def redundancy_of_all(
                 n_redundant=int(np.count_nonzero(edges)),
                 n_undecided=int(np.count_nonzero(undecided_edges)) if is_noisy else 0,
             )
-    return [graph._redundancies[key] for graph in graphs]
+    return [graph._redundancies[its, rule, confidence] for graph, its in zip(graphs, thresholds, strict=True)]
 
 
 def _redundant_and_undecided(
-    graphs: Sequence[ExplanationGraph], gamma: float, confidence: float | None
+    graphs: Sequence[ExplanationGraph], gammas: FloatArray, confidence: float | None
 ) -> tuple[BoolArray, BoolArray]:
     """Return redundant and undecided edges, (N, F, F) read-only; without a confidence, weights count as exact."""
+    gamma = gammas[:, None, None]
     magnitude = np.stack([(graph if graph.absolute is None else graph.absolute).weights for graph in graphs])
     np.abs(magnitude, out=magnitude)
     if confidence is None:

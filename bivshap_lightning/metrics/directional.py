@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bivshap_lightning.checks import check_choice, check_gamma
+from bivshap_lightning.checks import check_choice
 from bivshap_lightning.game import Game
 from bivshap_lightning.graph import DEFAULT_GAMMA, RedundancyGraph
+from bivshap_lightning.graph.threshold import Gamma, check_any_gamma, gammas_of
 from bivshap_lightning.metrics.controls import N_DRAWS, check_draws, random_removals
 from bivshap_lightning.metrics.inputs import GraphsLike, RankingOrGraph, graph_per_sample
 from bivshap_lightning.metrics.plotting import draw_maskings
@@ -38,7 +39,7 @@ def directional_redundancy(
     game: Game,
     ranking_or_graph: GraphsLike,
     *,
-    gamma: float = DEFAULT_GAMMA,
+    gamma: Gamma = DEFAULT_GAMMA,
     convention: Convention = "default",
     n_draws: int = N_DRAWS,
     seed: int = 0,
@@ -65,16 +66,16 @@ def directional_redundancy(
     return functional_result("DirectionalRedundancy", convention, scores, _directional_compute, _ACCURACIES)
 
 
-def _check_settings(gamma: float, n_draws: int, seed: int) -> dict[str, Any]:
-    return {"gamma": check_gamma(gamma), **check_draws(n_draws, seed)}
+def _check_settings(gamma: Gamma, n_draws: int, seed: int) -> dict[str, Any]:
+    return {"gamma": check_any_gamma(gamma), **check_draws(n_draws, seed)}
 
 
 def _directional_update(
-    game: Game, ranking_or_graph: RankingOrGraph, *, gamma: float, convention: Convention, n_draws: int, seed: int
+    game: Game, ranking_or_graph: RankingOrGraph, *, gamma: Gamma, convention: Convention, n_draws: int, seed: int
 ) -> SampleScores:
     check_choice(convention, Convention, "convention")
     graphs = graph_per_sample(game, ranking_or_graph)
-    batch = RedundancyBatch.from_graphs(graphs, game.n_players, gamma, convention)
+    batch = RedundancyBatch.from_graphs(graphs, game.n_players, gammas_of(gamma, graphs), convention)
     sources, sinks = _sources_and_sinks(batch.graphs, game.n_players, convention)
     has_direction = (sources | sinks).any(dim=1)
     masked = _masked(sources, sinks, game.player_counts.cpu())
@@ -166,7 +167,9 @@ class DirectionalRedundancy(SampleMetric):
     * `n_samples`; with `per_sample`, `per_sample_<m>_accuracy` (N,) for each masking.
 
     Args:
-        gamma: Largest weight that counts as redundant, for graphs G. A `RedundancyGraph` has its own.
+        gamma: Largest weight that counts as redundant, for graphs G: a number, or a
+            :class:`~bivshap_lightning.graph.RelativeGamma`, by each sample's number of players. A `RedundancyGraph`
+            has its own.
         convention: By default the sinks are all components of H without outgoing edges; for "paper" those with the
             highest PageRank of their part, usually one of several. "paper" also ignores standard errors, and where
             there are no sources or sinks to keep it masks all players, as the published code does: the shares masked
@@ -207,7 +210,7 @@ class DirectionalRedundancy(SampleMetric):
     def __init__(
         self,
         *,
-        gamma: float = DEFAULT_GAMMA,
+        gamma: Gamma = DEFAULT_GAMMA,
         convention: Convention = "default",
         n_draws: int = N_DRAWS,
         seed: int = 0,

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from bivshap_lightning.checks import check_gamma
 from bivshap_lightning.game import Game
 from bivshap_lightning.graph import DEFAULT_GAMMA
 from bivshap_lightning.graph.batched import RankingMethod
+from bivshap_lightning.graph.threshold import Gamma, check_any_gamma, gammas_of
 from bivshap_lightning.metrics.controls import N_DRAWS, check_draws, random_removals
 from bivshap_lightning.metrics.grid import N_POINTS, players_at_fractions
 from bivshap_lightning.metrics.inputs import RankingOrGraph, check_method, graph_per_sample, player_ranks
@@ -161,7 +161,9 @@ class RepresentativesKept(SampleMetric):
     * `n_samples`; with `per_sample`, `per_sample_<error>` of the three errors, (N,) each.
 
     Args:
-        gamma: Largest weight that counts as redundant, for graphs G. A `RedundancyGraph` has its own.
+        gamma: Largest weight that counts as redundant, for graphs G: a number, or a
+            :class:`~bivshap_lightning.graph.RelativeGamma`, by each sample's number of players. A `RedundancyGraph`
+            has its own.
         convention: "paper" ignores standard errors and the sign of `u(all) - u(none)`.
         n_draws: Number of draws over which the control is averaged.
         seed: Of the draws. They do not depend on batches, processes or global generators.
@@ -190,21 +192,21 @@ class RepresentativesKept(SampleMetric):
     def __init__(
         self,
         *,
-        gamma: float = DEFAULT_GAMMA,
+        gamma: Gamma = DEFAULT_GAMMA,
         convention: Convention = "default",
         n_draws: int = N_DRAWS,
         seed: int = 0,
         per_sample: bool = False,
         **kwargs: Any,
     ) -> None:
-        self.gamma, draws = check_gamma(gamma), check_draws(n_draws, seed)
+        self.gamma, draws = check_any_gamma(gamma), check_draws(n_draws, seed)
         settings = {"gamma": self.gamma, **draws}
         super().__init__(convention=convention, per_sample=per_sample, settings=settings, **kwargs)
         self.n_draws, self.seed = draws["n_draws"], draws["seed"]
 
     def _measure(self, game: Game, ranking_or_graph: RankingOrGraph) -> SampleScores:
         graphs = graph_per_sample(game, ranking_or_graph)
-        batch = RedundancyBatch.from_graphs(graphs, game.n_players, self.gamma, self.convention)
+        batch = RedundancyBatch.from_graphs(graphs, game.n_players, gammas_of(self.gamma, graphs), self.convention)
         stays = representatives(graphs, batch, oriented=self.convention == "default")
         n_removed = (~stays).sum(dim=1, keepdim=True)
         random = random_removals(game, n_removed, n_draws=self.n_draws, seed=self.seed)

@@ -10,10 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bivshap_lightning.checks import check_choice, check_gamma
+from bivshap_lightning.checks import check_choice
 from bivshap_lightning.game import Game
 from bivshap_lightning.graph import DEFAULT_GAMMA, ExplanationGraph
 from bivshap_lightning.graph.batched import RankingMethod, rank_all
+from bivshap_lightning.graph.threshold import Gamma, check_any_gamma, gammas_of
 from bivshap_lightning.metrics.controls import N_DRAWS, check_draws, random_removals
 from bivshap_lightning.metrics.inputs import AnyGraph, GraphsLike, RankingOrGraph, graph_per_sample, pad_with_indices
 from bivshap_lightning.metrics.plotting import draw_curve, draw_point
@@ -48,7 +49,7 @@ def mutual_redundancy_masking(
     game: Game,
     ranking_or_graph: GraphsLike,
     *,
-    gamma: float = DEFAULT_GAMMA,
+    gamma: Gamma = DEFAULT_GAMMA,
     convention: Convention = "default",
     n_draws: int = N_DRAWS,
     seed: int = 0,
@@ -74,16 +75,16 @@ def mutual_redundancy_masking(
     return functional_result("MutualRedundancyMasking", convention, scores, _mutual_compute, _PER_SAMPLE)
 
 
-def _check_settings(gamma: float, n_draws: int, seed: int) -> dict[str, Any]:
-    return {"gamma": check_gamma(gamma), **check_draws(n_draws, seed)}
+def _check_settings(gamma: Gamma, n_draws: int, seed: int) -> dict[str, Any]:
+    return {"gamma": check_any_gamma(gamma), **check_draws(n_draws, seed)}
 
 
 def _mutual_update(
-    game: Game, ranking_or_graph: RankingOrGraph, *, gamma: float, convention: Convention, n_draws: int, seed: int
+    game: Game, ranking_or_graph: RankingOrGraph, *, gamma: Gamma, convention: Convention, n_draws: int, seed: int
 ) -> SampleScores:
     check_choice(convention, Convention, "convention")
     graphs = graph_per_sample(game, ranking_or_graph)
-    batch = RedundancyBatch.from_graphs(graphs, game.n_players, gamma, convention)
+    batch = RedundancyBatch.from_graphs(graphs, game.n_players, gammas_of(gamma, graphs), convention)
     kept = _kept(batch, n_draws, seed, at_least=1 if convention == "default" else 0)
     stays = representatives(graphs, batch, oriented=convention == "default")
     removable = (~stays).sum(dim=1)
@@ -212,7 +213,9 @@ class MutualRedundancyMasking(SampleMetric):
     players are one group, one of them stays.
 
     Args:
-        gamma: Largest weight that counts as redundant, for graphs G. A `RedundancyGraph` has its own.
+        gamma: Largest weight that counts as redundant, for graphs G: a number, or a
+            :class:`~bivshap_lightning.graph.RelativeGamma`, by each sample's number of players. A `RedundancyGraph`
+            has its own.
         convention: "paper" goes down to no member left, `int(level * size)`, as its code does, and ignores standard
             errors and the sign of `u(all) - u(none)`.
         n_draws: Number of draws over which the curve and the control are averaged.
@@ -254,7 +257,7 @@ class MutualRedundancyMasking(SampleMetric):
     def __init__(
         self,
         *,
-        gamma: float = DEFAULT_GAMMA,
+        gamma: Gamma = DEFAULT_GAMMA,
         convention: Convention = "default",
         n_draws: int = N_DRAWS,
         seed: int = 0,

@@ -44,14 +44,14 @@ class RedundancyBatch:
 
     @classmethod
     def from_graphs(
-        cls, graphs: Sequence[AnyGraph], n_players: int, gamma: float, convention: Convention
+        cls, graphs: Sequence[AnyGraph], n_players: int, gamma: float | Sequence[float], convention: Convention
     ) -> RedundancyBatch:
         """Return H of each G; graphs that are an H already are used as they are.
 
         Args:
             graphs: B of them, G or H each.
             n_players: F of the game.
-            gamma: The threshold.
+            gamma: The threshold; one for all, or per graph.
             convention: Under "default" edges that the standard errors of G leave undecided are not redundant; under
                 "paper" they are if `|weight| <= gamma`. Without standard errors there is no difference.
 
@@ -61,7 +61,9 @@ class RedundancyBatch:
             (array([[0, 0, 2]]), array([[2, 2, 1]]))
         """
         rule: RedundancyRule = "noise" if convention == "default" else "paper"
-        decided = iter(redundancy_of_all([g for g in graphs if isinstance(g, ExplanationGraph)], gamma, rule=rule))
+        gammas = gamma if isinstance(gamma, Sequence) else [gamma] * len(graphs)
+        open_ones = [(g, its) for g, its in zip(graphs, gammas, strict=True) if isinstance(g, ExplanationGraph)]
+        decided = iter(redundancy_of_all([g for g, _ in open_ones], [its for _, its in open_ones], rule=rule))
         redundancies = [g if isinstance(g, RedundancyGraph) else next(decided) for g in graphs]
         components = RedundancyGraph.components_of_all(redundancies)
         component_of = pad_with_indices([c.component_of for c in components], n_players)

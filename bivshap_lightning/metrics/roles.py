@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bivshap_lightning.checks import check_choice, check_gamma
+from bivshap_lightning.checks import check_choice
 from bivshap_lightning.game import Game
-from bivshap_lightning.graph import ROLES, ExplanationGraph, Roles, relative_gamma
+from bivshap_lightning.graph import ROLES, ExplanationGraph, RelativeGamma, Roles
 from bivshap_lightning.graph.roles import roles_of_all
+from bivshap_lightning.graph.threshold import Gamma, check_any_gamma, gammas_of
 from bivshap_lightning.metrics.controls import N_DRAWS, check_draws
 from bivshap_lightning.metrics.inputs import GraphsLike, RankingOrGraph, graph_per_sample
 from bivshap_lightning.metrics.plotting import draw_shares
@@ -35,7 +36,7 @@ def role_shares(
     game: Game,
     ranking_or_graph: GraphsLike,
     *,
-    gamma: float | None = None,
+    gamma: Gamma | None = None,
     scale: float | None = None,
     n_draws: int = N_DRAWS,
     seed: int = 0,
@@ -61,21 +62,19 @@ def role_shares(
     return functional_result("RoleShares", "default", scores, _roles_compute, _PER_SAMPLE)
 
 
-def _check_settings(gamma: float | None, scale: float | None, n_draws: int, seed: int) -> dict[str, Any]:
+def _check_settings(gamma: Gamma | None, scale: float | None, n_draws: int, seed: int) -> dict[str, Any]:
     if gamma is not None and scale is not None:
         raise ValueError(f"`scale` must be None if `gamma` is given, got {scale}. Pass one of the two.")
-    if scale is not None and not (np.isfinite(scale) and scale >= 0):
-        raise ValueError(f"`scale` must be finite and >= 0, got {scale}. Pass the mean of abs(u(all) - u(none)).")
-    checked = None if gamma is None else check_gamma(gamma)
-    return {"gamma": checked, "scale": None if scale is None else float(scale), **check_draws(n_draws, seed)}
+    if scale is not None:
+        gamma = RelativeGamma(float(scale))
+    return {"gamma": None if gamma is None else check_any_gamma(gamma), **check_draws(n_draws, seed)}
 
 
 def _roles_update(
     game: Game,
     ranking_or_graph: RankingOrGraph,
     *,
-    gamma: float | None,
-    scale: float | None,
+    gamma: Gamma | None,
     n_draws: int,
     seed: int,
 ) -> SampleScores:
@@ -86,19 +85,13 @@ def _roles_update(
             "`ranking_or_graph` must hold an ExplanationGraph per sample, got RedundancyGraph. "
             "Pass the graphs that it was computed from."
         )
-    roles = roles_of_all(graphs, _gammas(graphs, gamma, scale))
+    roles = roles_of_all(graphs, None if gamma is None else gammas_of(gamma, graphs))
     scores: dict[str, list[float]] = {role: [r.shares[role] for r in roles] for role in ROLES}
     scores["n_independent"] = [float(r.n_independent) for r in roles]
     return {
         **{name: torch.tensor(values, dtype=torch.float64) for name, values in scores.items()},
         **_confirm_groups(game, roles, n_draws, seed),
     }
-
-
-def _gammas(graphs: Sequence[ExplanationGraph], gamma: float | None, scale: float | None) -> list[float] | None:
-    if gamma is not None:
-        return [gamma] * len(graphs)
-    return None if scale is None else [relative_gamma(graph.n_players, scale) for graph in graphs]
 
 
 def _confirm_groups(game: Game, roles: Sequence[Roles], n_draws: int, seed: int) -> dict[str, Tensor]:
@@ -170,9 +163,10 @@ class RoleShares(SampleMetric):
     * `n_samples`; with `per_sample`, `per_sample_<role>` and `per_sample_n_independent`, (N,) each.
 
     Args:
-        gamma: A fixed threshold. By default a relative one: the smaller of 1 % and 15 % / F of `scale`.
+        gamma: A fixed threshold. By default a relative one: the smaller of 1 % and 15 % / F of `scale`, F being each
+            sample's number of players.
         scale: The size of what there is to explain, usually the mean of `abs(u(all) - u(none))` over the audited
-            samples; by default each sample's own.
+            samples; by default each sample's own. The same as `gamma=RelativeGamma(scale)`.
         n_draws: Number of random members that are tried per group.
         seed: Of the draws. They do not depend on batches, processes or global generators.
         convention: Only "default": the paper has no roles.
@@ -201,7 +195,7 @@ class RoleShares(SampleMetric):
     def __init__(
         self,
         *,
-        gamma: float | None = None,
+        gamma: Gamma | None = None,
         scale: float | None = None,
         n_draws: int = N_DRAWS,
         seed: int = 0,

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from bivshap_lightning.checks import check_choice, check_gamma
+from bivshap_lightning.checks import check_choice
 from bivshap_lightning.game import Game
 from bivshap_lightning.graph import ROLES, ExplanationGraph
 from bivshap_lightning.graph.roles import roles_of_all
+from bivshap_lightning.graph.threshold import Gamma, RelativeGamma, check_any_gamma, gammas_of
 from bivshap_lightning.metrics.controls import N_DRAWS, check_draws, random_removals
 from bivshap_lightning.metrics.inputs import RankingOrGraph, graph_per_sample
 from bivshap_lightning.metrics.mutual import representatives
@@ -44,14 +45,15 @@ class GammaSweep(SampleMetric):
 
     `compute` returns, (6,) each:
 
-    * `gamma`: the thresholds;
+    * `gamma`: the thresholds; of a `RelativeGamma` those of the sample with the most players, which are the smallest;
     * `irrelevant`, `interchangeable`, `redundant`, `essential`, `undecided`, `n_independent`: as :class:`RoleShares`;
     * `density`, `share_removable`, `accuracy_with_representatives`, `random_removal_accuracy`: as
       :class:`MutualRedundancyMasking`;
     * `<name>_se` of all of them but `gamma` and `share_removable`; and `n_samples`.
 
     Args:
-        gamma: The threshold in the middle of the sweep.
+        gamma: The threshold in the middle of the sweep: a number, or a
+            :class:`~bivshap_lightning.graph.RelativeGamma`, by each sample's number of players.
         n_draws: Number of random removals per threshold, the control of the accuracy.
         seed: Of the draws. They do not depend on batches, processes or global generators.
         convention: Only "default": the paper has no roles.
@@ -79,10 +81,12 @@ class GammaSweep(SampleMetric):
     _per_sample: ClassVar = ()
     _main: ClassVar = ()
 
+    most_players: Tensor
+
     def __init__(
         self,
         *,
-        gamma: float,
+        gamma: Gamma,
         n_draws: int = N_DRAWS,
         seed: int = 0,
         convention: Convention = "default",
@@ -94,19 +98,21 @@ class GammaSweep(SampleMetric):
             raise ValueError(f"`convention` must be 'default' for roles, got {convention!r}. The paper has no roles.")
         if per_sample:
             raise ValueError("`per_sample` must be False for a sweep, got True. Use RoleShares for scores per sample.")
-        self.gamma, draws = check_gamma(gamma), check_draws(n_draws, seed)
+        self.gamma, draws = check_any_gamma(gamma), check_draws(n_draws, seed)
         super().__init__(convention=convention, per_sample=False, settings={"gamma": self.gamma, **draws}, **kwargs)
         self.n_draws, self.seed = draws["n_draws"], draws["seed"]
+        self.add_state("most_players", torch.ones((), dtype=torch.int64), dist_reduce_fx="max")
 
     @property
     def gammas(self) -> tuple[float, ...]:
-        """The thresholds.
+        """The thresholds; of a `RelativeGamma` those of the sample with the most players so far.
 
         Example:
             >>> GammaSweep(gamma=1.0).gammas
             (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
         """
-        return tuple(factor * self.gamma for factor in FACTORS)
+        gamma = self.gamma.of(int(self.most_players)) if isinstance(self.gamma, RelativeGamma) else self.gamma
+        return tuple(factor * gamma for factor in FACTORS)
 
     def _measure(self, game: Game, ranking_or_graph: RankingOrGraph) -> SampleScores:
         given = graph_per_sample(game, ranking_or_graph)
@@ -117,15 +123,17 @@ class GammaSweep(SampleMetric):
                 "Pass the graphs that it was computed from."
             )
         columns: dict[str, list[list[float]]] = {name: [] for name in (*ROLES, "n_independent", "density")}
-        stays = []
-        for gamma in self.gammas:
-            roles = roles_of_all(graphs, [gamma] * len(graphs))
+        stays, middle = [], gammas_of(self.gamma, graphs)
+        for factor in FACTORS:
+            gammas = [factor * gamma for gamma in middle]
+            roles = roles_of_all(graphs, gammas)
             for role in ROLES:
                 columns[role].append([r.shares[role] for r in roles])
             columns["n_independent"].append([r.n_independent for r in roles])
-            batch = RedundancyBatch.from_graphs(graphs, game.n_players, gamma, "default")
+            batch = RedundancyBatch.from_graphs(graphs, game.n_players, gammas, "default")
             columns["density"].append([h.density for h in batch.graphs])
             stays.append(representatives(graphs, batch, oriented=True))
+        self.most_players = torch.maximum(self.most_players, game.player_counts.max().to(self.most_players))
         scores = {name: torch.tensor(rows, dtype=torch.float64).T for name, rows in columns.items()}
         return {**scores, **self._accuracies(game, torch.stack(stays, dim=1)), "players": game.player_counts.cpu()}
 

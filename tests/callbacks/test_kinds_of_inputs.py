@@ -122,6 +122,25 @@ def test_texts_with_zeroed_embeddings_and_gradients(tmp_path):
     assert set(described.players) <= set(words)
 
 
+def test_errors_of_texts_of_different_lengths_are_those_of_their_own_pairs(tmp_path):
+    data = modules.Tokens()
+    data.attention[0, 1:] = 0  # one word has no pair
+    data.ids = data.ids * data.attention
+    callback = BivShapCallback(
+        **OPTIONS | {"n_samples": 24, "compare_with": (), "n_evaluations": 32}, method="sampling", panels=False
+    )
+    trainer = pl.Trainer(
+        default_root_dir=tmp_path, callbacks=[callback], accelerator="cpu", logger=False, enable_progress_bar=False
+    )
+    trainer.validate(modules.TextModule(), DataLoader(data, batch_size=8), verbose=False)
+    graphs = [sample.graph for sample in callback.result.samples]
+    assert len({graph.n_players for graph in graphs}) > 2
+    errors = [g.standard_error[~np.eye(g.n_players, dtype=bool)].mean() for g in graphs if g.n_players > 1]
+    record = AuditRecord.load(next((tmp_path / "bivshap").glob("*.json")))
+    assert record.metrics["bivshap/estimate/standard_error"].value == pytest.approx(np.mean(errors), rel=1e-6)
+    assert np.mean(errors) > 0
+
+
 def test_a_table_with_groups(tmp_path):
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(16, 4), torch.arange(16) % 2)

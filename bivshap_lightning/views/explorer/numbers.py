@@ -53,12 +53,13 @@ def _subjects(record: AuditRecord) -> list[dict[str, Any]]:
     for name, summary in record.classes.items():
         n_samples = sum(sample.class_name == name for sample in record.samples)
         found.append({"id": f"class:{name}", "kind": "class", "name": name, "n_samples": n_samples,
-                      "n_players": summary.n_players})  # fmt: skip
+                      "n_players": summary.n_players, "gamma": record.gamma_of(summary)})  # fmt: skip
     for position in record.hardest_samples():
         sample = record.samples[position]
         found.append({
             "id": f"sample:{sample.index}", "kind": "sample", "name": str(sample.index), "label": sample.label,
             "target": sample.target, "gain": sample.gain, "n_players": sample.n_players,
+            "gamma": record.gamma_of(sample),
             "text": None if sample.words is None else " ".join(sample.words[:12]),
             "has_picture": f"segments_{position}" in record.arrays,
         })  # fmt: skip

@@ -154,7 +154,7 @@ def roles(content: PageContent, anchor: str, title: str) -> Markup:
         return section(anchor, title, tag("p", "The record holds no roles: audit again to have them."))
     rule = "is fixed" if record.configuration.gamma_rule == "fixed" else f"= {record.configuration.gamma_rule}"
     intro = (
-        f"The part that features play in a decision at γ = {content.gamma:.3g}: share of features, ± standard error "
+        f"The part that features play in a decision at γ = {content.gamma_text()}: share of features, ± standard error "
         f"over samples. What replaces an absent feature: {record.configuration.removal.split(' #')[0]}."
     )
     said = tag("p", f"γ is the largest importance that counts as redundant. Here γ {rule}.")
@@ -238,4 +238,8 @@ def _sweep(content: PageContent) -> Iterator[Markup]:
         if not content.is_regression:
             row += [percent(point.accuracy_with_representatives), percent(point.random_removal_accuracy)]
         rows.append(row)
-    yield table("The same explanations at other thresholds γ.", head, rows)
+    low, high = content.record.gamma_range
+    shown = "" if low == high else (
+        " γ is that of the samples with the most features; the others are at the same multiple of their own."
+    )  # fmt: skip
+    yield table(f"The same explanations at other thresholds γ.{shown}", head, rows)

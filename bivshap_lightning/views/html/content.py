@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,10 +26,15 @@ class PageContent:
     previous: AuditRecord | None = None
     verdict: Verdict | None = None
 
-    @property
-    def gamma(self) -> float:
-        """The largest weight that counts as redundant."""
-        return self.record.configuration.gamma
+    def gamma_text(self, factor: float = 1.0, *, form: Callable[[float], str] = "{:.3g}".format) -> str:
+        """The largest weight that counts as redundant, or the range of it where samples differ in players.
+
+        Args:
+            factor: multiplies it.
+            form: writes a number.
+        """
+        low, high = (form(factor * gamma) for gamma in self.record.gamma_range)
+        return low if low == high else f"{low} to {high} (by a sample's number of features)"
 
     @property
     def is_regression(self) -> bool:

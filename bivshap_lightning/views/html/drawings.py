@@ -39,7 +39,7 @@ def drawing(
     found = summary.sufficient if isinstance(summary, SampleSummary) else None
     few = "" if found is None else f" {_sentence(found.sentence(summary.n_players))}."
     words = f"{name}. Most important: {listing(top[:5])}.{few} Mutually redundant: {_groups(summary)}."
-    h = graph.redundancy(content.gamma)
+    h = graph.redundancy(content.record.gamma_of(summary))
     drawn = {frozenset(graph.names[k] for k in group) for group in h.groups}
     same = drawn == {frozenset(group) for group in summary.groups}
     note = "" if same else " Drawn from weights that were rounded for storage, by which groups differ slightly."

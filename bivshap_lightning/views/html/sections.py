@@ -86,7 +86,7 @@ def groups(content: PageContent, anchor: str, title: str) -> Markup:
     behavior = content.record.configuration.behavior
     parts = [
         tag("p", "Groups of the redundancy graph H, as the paper defines it. An edge i → j of H says that once i is "
-            f"present, j adds at most 2 γ = {2 * content.gamma:.3g} to the explained output ({behavior}) on average. A "
+            f"present, j adds at most 2 γ = {content.gamma_text(2)} to the explained output ({behavior}) on average. A "
             "group is connected by such edges in both directions, so that two of its members can add more than that "
             "to each other."),
         tag("p", "H does not ask whether a feature matters at all: most members of large groups usually "
@@ -100,7 +100,11 @@ def groups(content: PageContent, anchor: str, title: str) -> Markup:
         for name, g in content.record.classes.items()
     ]  # fmt: skip
     if rows:
-        what = "Mean graph of each class. Density: share of ordered pairs where the first makes the second redundant."
+        low, high = content.record.gamma_range
+        at = "" if low == high else ", at the smallest γ of its samples"
+        what = (
+            f"Mean graph of each class{at}. Density: share of ordered pairs where the first makes the second redundant."
+        )
         head = ("class", "groups", "sources", "sinks", "density", "undecided pairs")
         parts.append(table(what, head, rows, words=4))
     else:
@@ -150,8 +154,8 @@ def _groups_over_samples(content: PageContent) -> Iterator[Markup]:
         rows = [(_members(g), f"{len(g)}", f"{counts[g]} of {n_samples}") for g in order[:MAX_GROUPS]]
         yield table(what, ("group", "features", "samples that have it"), rows)
     else:
-        gamma = content.gamma
-        yield tag("p", f"No sample has mutually redundant features at γ = {number(gamma)}. An audit with a larger "
+        gamma = content.gamma_text(form=number)
+        yield tag("p", f"No sample has mutually redundant features at γ = {gamma}. An audit with a larger "
                   "gamma finds those that are nearly so.")  # fmt: skip
     if content.previous is not None:
         before, n_before = count_groups(content.previous), len(content.previous.samples)

@@ -229,18 +229,19 @@ class Panels:
         self._put(whole, figure, step)
         return [whole]
 
-    def write_sweep(self, sweep: Mapping[str, ArrayLike], *, step: int) -> list[str]:
+    def write_sweep(self, sweep: Mapping[str, ArrayLike], *, step: int, n_gammas: int = 1) -> list[str]:
         """What the same graphs say at other thresholds, as a table.
 
         Args:
             sweep: As in `sweep_table`.
             step: Such as the epoch.
+            n_gammas: As in `sweep_table`.
 
         Returns:
             The tags written.
         """
         whole = f"{self._prefix}/{SWEEP}"
-        self._put(whole, sweep_table(sweep), step)
+        self._put(whole, sweep_table(sweep, n_gammas=n_gammas), step)
         return [whole]
 
     def describe_scalars(self, descriptions: Mapping[str, str]) -> None:

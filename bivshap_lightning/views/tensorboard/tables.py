@@ -119,11 +119,12 @@ def groups_table(
     )
 
 
-def sweep_table(sweep: Mapping[str, ArrayLike]) -> str:
+def sweep_table(sweep: Mapping[str, ArrayLike], *, n_gammas: int = 1) -> str:
     """Roles, density of H and removable features at several thresholds, one row each.
 
     Args:
         sweep: By column, one value per threshold: "gamma", the roles, "density" and "share_removable".
+        n_gammas: How many different default thresholds the samples have.
 
     Example:
         >>> shares = dict.fromkeys(("irrelevant", "interchangeable", "redundant", "undecided"), [0.0])
@@ -144,6 +145,8 @@ def sweep_table(sweep: Mapping[str, ArrayLike]) -> str:
         for name, title in titles.items()
     }
     note = "Shares of features, mean over samples, from the same explanations at other thresholds γ."
+    if n_gammas > 1:
+        note += " γ is that of the samples with the most features; the others are at the same multiple of their own."
     return f"{_table(columns)}\n\n{note}"
 
 

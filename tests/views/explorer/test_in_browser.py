@@ -5,6 +5,7 @@ import json
 import shutil
 import time
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 from torch.utils.tensorboard import SummaryWriter
 
 from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.audit.record_parts import RELATIVE_GAMMA, GraphSummary
+from bivshap_lightning.graph import RelativeGamma
 from tests.views.explorer.browsing import Page, tensorboard
 from tests.views.explorer.logs import drifting, random_graph, write_examples, write_run
 
@@ -41,6 +44,7 @@ DECIDE = """async ([run, subject, gammas]) => {
   })) };
 }"""
 COUNTED = """n => document.querySelector("[data-count='redundant-pairs']").dataset.value == n"""
+SHOWN = """gamma => Math.abs(document.querySelector("[aria-label='Gamma as a number']").value / gamma - 1) < 1e-5"""
 MEASURE = """async (n) => {
   const slider = document.querySelector("input[aria-label='Gamma, logarithmic']");
   const long = [];
@@ -182,6 +186,31 @@ def compare_counts(page: Page, graph) -> None:
     assert (page.count("sources"), page.count("sinks")) == (len(h.sources), len(h.sinks))
     for role in ("essential", "interchangeable", "redundant", "irrelevant", "undecided"):
         assert page.count(role) == roles.roles.count(role)
+
+
+def test_as_audited_is_the_gamma_of_the_sample_and_default_that_of_its_graph(tmp_path, browser):
+    """Samples of 4 and of 30 features, each at its own relative gamma."""
+    graphs = [random_graph(4, 1, names=list("abcd")), random_graph(30, 2, names=[f"word{k}" for k in range(30)])]
+    write_run(tmp_path / "texts", [0], lambda _: graphs, ["cat", "dog"])
+    (path,) = (tmp_path / "texts" / "bivshap").glob("*.json")
+    record, gamma = AuditRecord.load(path), RelativeGamma(np.mean([graph.scale for graph in graphs]))
+    gammas = [gamma.of(4), gamma.of(30)]
+    replace(
+        record, classes={}, metrics={}, class_metrics={},
+        configuration=replace(record.configuration, gamma=gammas[1], gamma_rule=RELATIVE_GAMMA),
+        samples=tuple(replace(s, **GraphSummary.fields_of(graph, its_gamma))
+                      for s, graph, its_gamma in zip(record.samples, graphs, gammas, strict=True)),
+    ).save(path)  # fmt: skip
+    AuditRecord.load(path)
+    with tensorboard("--logdir", str(tmp_path)) as address:
+        page = Page(browser, address)
+        for k, graph in enumerate(graphs):
+            page.open(run="texts", subject=f"sample:{k}")
+            for button, right in (("as audited", gammas[k]), ("default", graph.relative_gamma)):
+                page.tab.get_by_role("button", name=button).click()
+                page.tab.wait_for_function(SHOWN, arg=right)
+                page.tab.wait_for_function(COUNTED, arg=graph.redundancy(right).n_redundant)
+        page.check()
 
 
 @pytest.mark.parametrize("load_fast", ["true", "false"])

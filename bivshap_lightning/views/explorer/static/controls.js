@@ -75,8 +75,8 @@ export function buildGamma(explorer) {
   const node = el("div", { class: "gamma" },
     el("label", { class: "grow" }, el("span", {}, "γ: the largest importance that counts as redundant"), slider),
     exact,
-    preset("default", "The smaller of 1 % and 15 % / F of what there is to explain", () => null),
-    preset("as audited", "The gamma of the audit's own numbers", () => explorer.record.gamma),
+    preset("default", "The smaller of 1 % and 15 % / F of what there is to explain in this class or sample alone", () => null),
+    preset("as audited", "The gamma at which the audit decided this class or sample", () => explorer.subject.gamma),
     ruleLabel);
   const update = () => {
     const { graph } = explorer;
