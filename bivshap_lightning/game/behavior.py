@@ -170,7 +170,8 @@ class Behavior:
 
     def _probability(self, scores: Tensor, target: Tensor) -> Tensor:
         if self.link == "softmax" and scores.shape[1] == 2:
-            return (2 * _pick(scores, target) - scores.sum(dim=1)).sigmoid()  # equals softmax, and is much faster
+            lead = scores[:, 1] - scores[:, 0]
+            return torch.where(target == 1, lead, -lead).sigmoid()  # equals softmax, and is much faster
         if self.link == "softmax":
             # For few classes several times faster than torch's softmax, and more precise than with logsumexp.
             odds = (scores - scores.amax(dim=1, keepdim=True)).exp()
