@@ -47,9 +47,7 @@ from bivshap_lightning.audit.settings import AuditSettings
 from bivshap_lightning.audit.task import as_classes, true_labels
 from bivshap_lightning.audit.time_plan import TimePlan
 from bivshap_lightning.explainers import Explanation, default_evaluations, explain_until, find_explainer
-from bivshap_lightning.explainers.auto import DEFAULT_TARGET_ERROR
 from bivshap_lightning.explainers.changes import drawn_values_kept
-from bivshap_lightning.explainers.registry import StagedExplainer
 from bivshap_lightning.explainers.sufficient import N_SUPERSETS, SUPERSETS_PER_TURN, SufficientSet, sufficient_set
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.players.images import channel_dim, visible
@@ -290,10 +288,8 @@ class Audit:
 
     def _explain_within(self, game: Game, n_evaluations: int | None) -> Explanation:
         """Explain with so many rows at most, with fewer where the target of the settings is reached before."""
-        target, explainer, seed = self.settings.target_error, self._explainer, self.settings.seed
-        if target is None and self.settings.n_evaluations is None and isinstance(explainer, StagedExplainer):
-            target = DEFAULT_TARGET_ERROR
-        if target is None:
+        explainer, seed = self._explainer, self.settings.seed
+        if (target := self.settings.error_to_reach(explainer)) is None:
             return explainer.explain(game, n_evaluations, seed)
         return explain_until(explainer, game, target, n_evaluations, seed)
 
@@ -311,27 +307,25 @@ class Audit:
         spent: dict[str, int] = {}
         if not self._others:
             return spent
-        signs_of_values, parts = signs(game), equal_terms(game, ours, asked)
+        signs_of_values, is_staged = signs(game), self.settings.error_to_reach(self._explainer) is not None
+        parts = equal_terms(game, ours, asked, is_staged=is_staged)
         for name, other in self._others.items():
             if name in self._skipped:
                 continue
             try:
                 least = other.minimum_evaluations(game)
-                n_rows = least if other.is_exact else max(least, *(n for _, _, n in parts))
+                n_rows = least if other.is_exact else max(least, *(part.n_rows for part in parts))
                 if self.plan.is_limited and (reason := self._agree(self.plan.reason_to_skip(n_rows, _size(game)))):
                     self._skipped[name] = reason
                     continue
-                found = [
-                    other.explain(part, max(n_rows, other.minimum_evaluations(part)), self.settings.seed)
-                    for part, _, n_rows in parts
-                ]
+                found = [part.explain(other, self.settings.seed) for part in parts]
             except (ImportError, ValueError) as error:  # a missing extra leaves the other explainers alone
                 self._skipped[name] = str(error)
                 continue
             spent[name] = sum(int(explanation.n_evaluations.sum()) for explanation in found)
             is_signed = getattr(other, "is_signed", True)  # L2X selects; its scores are no contributions
             orientation = signs_of_values if is_signed else torch.ones_like(signs_of_values)
-            scores = ranked(found, [samples for _, samples, _ in parts], orientation)
+            scores = ranked(found, [part.samples for part in parts], orientation)
             start = self.plan.clock()
             for metric in ranking_metrics(self.settings.task):
                 self._metrics[metric, name].update(game, scores)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from bivshap_lightning.explainers import Explanation, default_evaluations
+from bivshap_lightning.explainers.registry import Explainer
+from bivshap_lightning.explainers.rivals.univariate import KernelSHAP
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.shared_rows import SharedRows
 from bivshap_lightning.graph.batched import rank_all
@@ -28,28 +31,56 @@ def signs(game: Game) -> Tensor:
     return torch.where(values[:, :1] < values[:, 1:], -1.0, 1.0)
 
 
-def equal_terms(game: SharedRows, ours: Explanation, asked: Tensor) -> list[tuple[SharedRows, list[int], int]]:
-    """Games of the samples with equally many model rows for the others, which samples they are, and how many rows.
+@dataclass(frozen=True)
+class Terms:
+    """What others may spend on some of the samples.
+
+    Attributes:
+        game: of these samples.
+        samples: which ones they are.
+        n_rows: model rows for each.
+        drawn: model rows that ours drew for each, repeated ones included.
+        is_staged: whether ours drew them in stages.
+    """
+
+    game: SharedRows
+    samples: list[int]
+    n_rows: int
+    drawn: int
+    is_staged: bool
+
+    def explain(self, other: Explainer, seed: int) -> Explanation:
+        """Explain the samples by another explainer, with so many rows as long as it needs no more."""
+        if other == KernelSHAP():
+            other = KernelSHAP(drawn=self.drawn, in_stages=self.is_staged)
+        return other.explain(self.game, max(self.n_rows, other.minimum_evaluations(self.game)), seed)
+
+
+def equal_terms(game: SharedRows, ours: Explanation, asked: Tensor, *, is_staged: bool) -> list[Terms]:
+    """What others may spend on the samples: as many model rows as ours did.
 
     Rows count whether or not they are evaluated already. Where ours drew few coalitions twice (:data:`REPEATED`), the
-    others may draw as many as ours drew: then KernelSHAP draws those of the first stage of ``kernel`` and ``proxy``,
-    and costs nothing where ours took no other. Trees are read instead of being evaluated: beside them, others may spend
-    what ours does on other models.
+    others may draw as many as ours drew. KernelSHAP costs little beside ``kernel`` and ``proxy``, because it draws out
+    of what they draw. Trees are read instead of being evaluated: beside them, others may spend what ours does on other
+    models.
 
     Args:
         game: of the samples.
         ours: our explanation.
         asked: (B,) model rows that ours asked for, repeated ones included.
+        is_staged: whether ours drew its rows in stages.
     """
+    everyone = list(range(game.n_samples))
     if ours.method == "trees":
-        return [(game, list(range(game.n_samples)), default_evaluations(game))]
+        return [Terms(game, everyone, default_evaluations(game), 0, is_staged)]
     few = asked <= (1 + REPEATED) * ours.n_evaluations
-    spent = torch.where(few, asked, ours.n_evaluations).tolist()
-    members = {n_rows: [b for b, n in enumerate(spent) if n == n_rows] for n_rows in dict.fromkeys(spent)}
+    terms = list(zip(torch.where(few, asked, ours.n_evaluations).tolist(), asked.tolist(), strict=True))
+    members = {term: [b for b, its in enumerate(terms) if its == term] for term in dict.fromkeys(terms)}
     if len(members) == 1:
-        return [(game, list(range(game.n_samples)), spent[0])]
+        return [Terms(game, everyone, *terms[0], is_staged)]
     return [
-        (game.part(torch.tensor(samples, device=game.device)), samples, n_rows) for n_rows, samples in members.items()
+        Terms(game.part(torch.tensor(samples, device=game.device)), samples, *term, is_staged)
+        for term, samples in members.items()
     ]
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from bivshap_lightning.audit.record_parts import FIXED_GAMMA, RELATIVE_GAMMA
 from bivshap_lightning.checks import check_evaluations
+from bivshap_lightning.explainers.auto import DEFAULT_TARGET_ERROR
+from bivshap_lightning.explainers.registry import Explainer, StagedExplainer
 from bivshap_lightning.graph import ExplanationGraph, RelativeGamma
 from bivshap_lightning.graph.threshold import Gamma, gammas_of
 
@@ -92,6 +94,16 @@ class AuditSettings:
             graphs: of the samples, at least one.
         """
         return min(self.gammas_of(graphs))
+
+    def error_to_reach(self, explainer: Explainer) -> float | None:
+        """The relative error of E2 at which rows of our explanation stop; None if it takes all rows at once.
+
+        Args:
+            explainer: the one that `method` names.
+        """
+        if self.target_error is None and self.n_evaluations is None and isinstance(explainer, StagedExplainer):
+            return DEFAULT_TARGET_ERROR
+        return self.target_error
 
     def with_relative_gamma(self, sizes: Sequence[tuple[int, float]]) -> AuditSettings:
         """The settings with the default threshold, the smaller of 1 % and 15 % / F of the mean `abs(u(all) - u(none))`.

@@ -7,7 +7,7 @@ odd and an even part: half the difference and half the sum of the two values.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -138,6 +138,48 @@ def draw_design(
     smaller = masks[previous.n_enumerated :].sum(dim=1)
     weight = torch.cat([previous.weight[: previous.n_enumerated], of_size[torch.minimum(smaller, n_players - smaller)]])
     return Design(masks, weight, previous.n_enumerated, expected)
+
+
+def draw_design_alike(n_players: int, n_coalitions: int, budgets: Sequence[int], generator: torch.Generator) -> Design:
+    """A design of the quality of one draw, of pairs that another explainer drew in stages wherever it draws pairs.
+
+    Sizes that so many coalitions enumerate are enumerated, although the first stage may have had too few for that; the
+    pairs that the stages drew of these sizes are given up for others. If the stages drew more pairs than are wanted,
+    evenly spaced ones are left out.
+
+    Args:
+        n_players: n.
+        n_coalitions: of the design.
+        budgets: increasing numbers of coalitions, one stage each.
+        generator: the source of random draws, in the state in which the other explainer's was.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> design = draw_design_alike(20, 500, [80, 510], generator)
+        >>> design.masks.shape, design.n_enumerated
+        (torch.Size([250, 20]), 20)
+    """
+    staged = draw_design(n_players, budgets[0], generator)
+    for budget in budgets[1:]:
+        staged = draw_design(n_players, budget, generator, staged)
+    outer = _enumerate_sizes(n_players, n_coalitions // 2, generator.device)
+    if staged.n_enumerated > outer.n_enumerated:
+        if staged.n_enumerated > n_coalitions // 2:  # far more was drawn than is wanted
+            return draw_design(n_players, n_coalitions, generator)
+        first = slice(staged.n_enumerated)
+        outer = Design(staged.masks[first], staged.weight[first], staged.n_enumerated)
+    sizes = staged.masks.sum(dim=1)
+    others = torch.isin(torch.minimum(sizes, n_players - sizes), _drawn_sizes(outer)).nonzero()[:, 0]
+    n_kept = min(len(others), n_coalitions // 2 - outer.n_enumerated)
+    kept = others[torch.arange(n_kept, device=others.device) * len(others) // max(1, n_kept)]
+    share = n_kept / max(1, len(others))
+    alike = Design(
+        torch.cat([outer.masks, staged.masks[kept]]),
+        torch.cat([outer.weight, staged.weight[kept] / share]) if n_kept else outer.weight,
+        outer.n_enumerated,
+        None if staged.expected is None else share * staged.expected,
+    )
+    return draw_design(n_players, n_coalitions, generator, alike)
 
 
 def _enumerate_sizes(n_players: int, n_pairs: int, device: torch.device) -> Design:

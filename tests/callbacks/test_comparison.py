@@ -76,6 +76,24 @@ def test_kernel_shap_costs_no_rows_beside_the_same_design():
     assert beside.n_forwards - alone.n_forwards <= 2 * (3 * 31)
 
 
+def test_kernel_shap_costs_few_rows_beside_several_stages():
+    """It enumerates one more size than the first stage of ours could, and draws the rest as ours drew it."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(18, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).eval()
+    x = 3 * torch.randn(2, 18)
+
+    def found(*others: str):
+        callback = BivShapCallback(method="proxy", target_error=0.005, n_evaluations=2048, compare_with=others)
+        audit = Audit(replace(callback.settings, gamma=1e-3), torch.device("cpu"))
+        return audit.combine([audit.explain(model, chunk(x), math.inf)])
+
+    alone, beside = found(), found("kernel_shap")
+    assert beside.n_evaluations["ours"] > 1800
+    assert 0.9 * beside.n_evaluations["ours"] < beside.n_evaluations["kernel_shap"] <= beside.n_evaluations["ours"]
+    curves = 2 * (3 * 19)
+    assert beside.n_forwards - alone.n_forwards <= curves + 0.15 * 2 * 2048
+
+
 def test_scores_of_samples_with_different_rows_are_those_of_each_sample_alone():
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(9, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).eval()

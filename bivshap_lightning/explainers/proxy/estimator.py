@@ -5,11 +5,12 @@ Values are standardised per sample. The process is conditioned on the paired des
 coalition, never on the empty one. What it leaves of the values goes through the ``kernel`` estimate, so the result is
 right for any game, and only its variance depends on how well the process predicts. Standard errors come from what it
 leaves of pairs that it has not seen, because its own posterior variances are right only for games like the process: for
-probabilities that saturate, means over background rows above all, they are several times too small. Log-odds of the same rows share the
-relevances and the factorised systems: they are further right-hand sides. Their process helps that of the probability
-(:mod:`~bivshap_lightning.explainers.proxy.squashed`). Where the process predicts pairs that it has not seen worse than
-the regression of ``kernel`` does, or where a system cannot be factorised, the ``kernel`` estimate is used, which
-``Estimate.notes`` records.
+probabilities that saturate, means over background rows above all, they are several times too small.
+
+Log-odds of the same rows share the relevances and the factorised systems: they are further right-hand sides. Their
+process helps that of the probability (:mod:`~bivshap_lightning.explainers.proxy.squashed`). Where the process predicts
+pairs that it has not seen worse than the regression of ``kernel`` does, or where a system cannot be factorised, the
+``kernel`` estimate is used, which ``Estimate.notes`` records.
 
 In a run of several stages the relevances of a sample are trained from where its own previous stage left them, in fewer
 steps: they depend on its own values and on its stages, never on other samples.

@@ -8,16 +8,21 @@ and from the outside in, as the shap package draws them. Pass Captum's classes t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from bivshap_lightning.explainers.design import draw_design, evaluate_design
+from bivshap_lightning.explainers.design import draw_design_alike, evaluate_design
 from bivshap_lightning.explainers.estimator import check_not_too_many
 from bivshap_lightning.explainers.exact import explain_exactly
 from bivshap_lightning.explainers.explanation import Explanation
+from bivshap_lightning.explainers.kernel import minimum_evaluations
 from bivshap_lightning.explainers.null_players import ReducedGame
 from bivshap_lightning.explainers.registry import register
+from bivshap_lightning.explainers.stages import stage_budgets
 from bivshap_lightning.game import Game
 from bivshap_lightning.game.model import global_rngs_kept
 
@@ -26,8 +31,14 @@ DEFAULT_ORDERS = 25
 
 
 @register
+@dataclass(frozen=True)
 class KernelSHAP:
     """Shapley values by least squares over coalitions with the Shapley kernel, summing to ``u(all) - u(none)``.
+
+    Args:
+        drawn: draw coalitions out of those that ``kernel`` and ``proxy`` draw with so many model rows and the same
+            seed, so that most of them are known beside one of these. The accuracy is the same.
+        in_stages: whether they draw in the stages of a target error.
 
     Example:
         >>> game = Game(lambda x: x[:, 0] * x[:, 1] + x[:, 2], torch.ones(1, 3), behavior="output")
@@ -35,8 +46,11 @@ class KernelSHAP:
         tensor([[0.5000, 0.5000, 1.0000]])
     """
 
-    name = "kernel_shap"
-    is_exact = False
+    drawn: int | None = None
+    in_stages: bool = False
+
+    name: ClassVar[str] = "kernel_shap"
+    is_exact: ClassVar[bool] = False
 
     def minimum_evaluations(self, game: Game) -> int:
         """A pair of coalitions per non-null player and the two ends; or all coalitions."""
@@ -45,7 +59,9 @@ class KernelSHAP:
 
     def explain(self, game: Game, n_evaluations: int | None = None, seed: int = 0) -> Explanation:
         """Explain a game with at most `n_evaluations` model rows per sample; None for 25 coalitions per player."""
-        return _explain_reduced(self.name, game, n_evaluations, seed, self.minimum_evaluations(game), _kernel_shap)
+        drawn = None if self.drawn is None else self.drawn // game.removal.n_rows
+        estimate = partial(_kernel_shap, drawn=drawn, in_stages=self.in_stages)
+        return _explain_reduced(self.name, game, n_evaluations, seed, self.minimum_evaluations(game), estimate)
 
 
 @register
@@ -104,7 +120,14 @@ def _explain_reduced(
     return Explanation.of(game, method=name, seed=seed, shapley=shapley, n_evaluations=spent)
 
 
-def _kernel_shap(game: ReducedGame, n_coalitions: int, generator: torch.Generator) -> Tensor:
+def _kernel_shap(
+    game: ReducedGame,
+    n_coalitions: int,
+    generator: torch.Generator,
+    *,
+    drawn: int | None = None,
+    in_stages: bool = False,
+) -> Tensor:
     """(B, n): least squares of the odd parts of pairs, ``(u(S) - u(not S)) / 2 = s . phi / 2`` with s = 1 in S or -1.
 
     The even parts and the constant do not take part: they are orthogonal to the odd ones.
@@ -112,7 +135,9 @@ def _kernel_shap(game: ReducedGame, n_coalitions: int, generator: torch.Generato
     n = game.n_players
     if 1 << n <= n_coalitions:
         return explain_exactly(game).shapley
-    design = draw_design(n, n_coalitions - 2, generator)
+    n_drawn = max(n_coalitions, drawn or 0)
+    budgets = stage_budgets(minimum_evaluations(n), n_drawn) if in_stages else [n_drawn]
+    design = draw_design_alike(n, n_coalitions - 2, [budget - 2 for budget in budgets], generator)
     values, signs = evaluate_design(game, design), design.signs
     size = design.masks.sum(dim=1)
     weight = design.weight / (size * (n - size))

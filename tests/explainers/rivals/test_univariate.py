@@ -96,3 +96,25 @@ def test_one_player_that_is_not_null(explainer):
 def test_global_generators_are_untouched(global_rng_untouched):
     for explainer in OURS:
         explainer.explain(table_game()[0], 40)
+
+
+@pytest.mark.parametrize(("n_evaluations", "drawn"), [(900, 1024), (256, 1024), (2000, 2048)])
+def test_kernel_shap_out_of_what_kernel_draws_in_stages_is_as_accurate(n_evaluations, drawn):
+    """Sizes that the first stage does not enumerate are enumerated, so that quality is that of one draw."""
+    n = 12
+    game, truth = table_game(n)
+    errors = {}
+    for name, explainer in (("once", KernelSHAP()), ("alike", KernelSHAP(drawn=drawn, in_stages=True))):
+        found = [explainer.explain(game, n_evaluations, seed) for seed in range(40)]
+        assert all(int(one.n_evaluations) <= n_evaluations for one in found)
+        gaps = np.stack([one.shapley[0].numpy() - truth for one in found])
+        errors[name] = np.sqrt(np.mean(np.square(gaps)))
+        assert np.all(np.abs(gaps.mean(axis=0)) < 4 * gaps.std(axis=0) / np.sqrt(40) + 1e-6), name
+    assert errors["alike"] < 1.1 * errors["once"]
+
+
+def test_kernel_shap_out_of_far_more_than_it_may_spend_draws_its_own_design():
+    game, _ = table_game(8)
+    few = KernelSHAP().minimum_evaluations(game)
+    assert KernelSHAP(drawn=200).explain(game, few).shapley.isfinite().all()
+    assert int(KernelSHAP(drawn=200).explain(game, few).n_evaluations) <= few
