@@ -39,9 +39,12 @@ EXPECTED_SHARE = 8
 # Enumeration of up to this work per sample takes little more time than an estimate: on a CPU core some milliseconds.
 # Rows of the smallest models cost as much as LEAST_WORK, because they have to be made and read.
 ENUMERATION_WORK, LEAST_WORK = 2**27, 1000
-# Who allows this many times the default rows wants accuracy more than speed. A proxy of some of them finds more of what
-# is redundant than "sampling" does, for up to this work: on a CPU core half a second per sample.
-MANY_TIMES, CHEAP_PAIRS, PATIENCE = 2, 1024, 2**35
+# A proxy that is fitted to so many pairs takes a fraction of the work where rows are many, for somewhat larger errors.
+# Of players there may be a fifth of that: with 400 it is no better than the regression.
+FITTED_PAIRS, MOST_FITTED_PLAYERS = 1024, 200
+# Who allows this many times the default rows wants accuracy more than speed. Such a proxy finds more of what is
+# redundant than "sampling" with as many rows, for up to this work: on a CPU core half a second per sample.
+MANY_TIMES, PATIENCE = 2, 2**35
 
 
 @register
@@ -102,14 +105,19 @@ class Auto:
         if game.work_per_row is None:
             why = "the work of a model row is not known"
         else:
-            limit = proxy_limit(n_players, most, game.work_per_row, n_background=n_rows, has_target=has_target)
-            if limit:
+            work = game.work_per_row
+            limits = {
+                pairs: proxy_limit(n_players, most, work, pairs, n_background=n_rows, has_target=has_target)
+                for pairs in _fitted_pairs(n_players)
+            }
+            pairs = max(limits, key=limits.__getitem__)  # all pairs if that pays for as many rows
+            if limits[pairs]:
                 reason = "proxy: its fit takes less work than the model rows that it saves"
-                return Choice(GaussianProcessProxy(), reason, limit)
-            if not has_target and n_rows == 1 and accuracy_pays(n_players, most):
-                reason = f"proxy: far more than the default rows are allowed, {CHEAP_PAIRS} pairs of them fitted"
-                return Choice(GaussianProcessProxy(most_pairs=CHEAP_PAIRS), reason)
+                return Choice(GaussianProcessProxy(most_pairs=pairs), reason, limits[pairs])
             why = "a proxy's fit would take more work than the model rows that it saves"
+        if not has_target and accuracy_pays(n_players, most):
+            reason = f"proxy: at least {MANY_TIMES} times the default rows are allowed, which decide more pairs with it"
+            return Choice(GaussianProcessProxy(most_pairs=FITTED_PAIRS), reason)
         if self.purpose == "redundancy" and most >= Sampling().minimum_evaluations(n_players):
             return Choice(Sampling(), f"sampling: {why}")
         return Choice(Kernel(), f"kernel: {why}")
@@ -184,6 +192,11 @@ def enumeration_is_cheap(n_players: int, work_per_row: int | None, *, n_backgrou
     return work_per_row is not None and 2**n_players * n_background * max(work_per_row, LEAST_WORK) <= ENUMERATION_WORK
 
 
+def _fitted_pairs(n_players: int) -> tuple[int | None, ...]:
+    """To how many pairs a proxy may be fitted; None for its own limit."""
+    return (None, FITTED_PAIRS) if n_players <= MOST_FITTED_PLAYERS else (None,)
+
+
 def accuracy_pays(n_players: int, n_coalitions: int) -> bool:
     """Whether so many coalitions are allowed that a proxy is worth its fit, however cheap model rows are.
 
@@ -191,17 +204,20 @@ def accuracy_pays(n_players: int, n_coalitions: int) -> bool:
         >>> accuracy_pays(20, 4_000), accuracy_pays(20, 16_000), accuracy_pays(1000, 32_000)
         (False, True, False)
     """
-    is_many = n_coalitions >= MANY_TIMES * default_coalitions(n_players)
-    return is_many and fit_work(n_players, n_coalitions, CHEAP_PAIRS) <= PATIENCE
+    is_many = n_coalitions >= MANY_TIMES * default_coalitions(n_players) and n_players <= MOST_FITTED_PLAYERS
+    return is_many and fit_work(n_players, n_coalitions, FITTED_PAIRS) <= PATIENCE
 
 
-def proxy_limit(n_players: int, most: int, work_per_row: int, *, n_background: int = 1, has_target: bool) -> int:
+def proxy_limit(
+    n_players: int, most: int, work_per_row: int, pairs: int | None = None, *, n_background: int = 1, has_target: bool
+) -> int:
     """The most coalitions with which a proxy pays, 0 if it does not.
 
     Args:
         n_players: n.
         most: coalitions that are allowed, each against all background rows.
         work_per_row: multiply-adds of the model for one row.
+        pairs: to which the proxy is fitted at most; None for its default.
         n_background: how many background rows there are.
         has_target: rows stop at a target, so that fewer than all that are allowed are expected to be drawn.
 
@@ -218,8 +234,8 @@ def proxy_limit(n_players: int, most: int, work_per_row: int, *, n_background: i
     def pays(n_coalitions: int) -> bool:
         saved = rows_saved * n_coalitions * work_per_row
         # Systems of more pairs need more than half a gigabyte.
-        fits = min(n_coalitions // 2, most_pairs(n_players)) <= MOST_PAIRS
-        return least <= n_coalitions and fits and saved > fit_work(n_players, n_coalitions)
+        fits = min(n_coalitions // 2, pairs or most_pairs(n_players)) <= MOST_PAIRS
+        return least <= n_coalitions and fits and saved > fit_work(n_players, n_coalitions, pairs)
 
     if not has_target:
         return most if pays(most) else 0

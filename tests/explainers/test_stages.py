@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.bench_redundancy import cnn, mlp
 from bivshap_lightning import BivariateShapley, Game
 from bivshap_lightning.explainers import Auto, default_coalitions, find_explainer
-from bivshap_lightning.explainers.auto import DEFAULT_TARGET_ERROR, proxy_limit
+from bivshap_lightning.explainers.auto import DEFAULT_TARGET_ERROR, FITTED_PAIRS, proxy_limit
 from bivshap_lightning.explainers.design import draw_design
 from bivshap_lightning.explainers.kernel import Kernel
 from bivshap_lightning.explainers.null_players import ReducedGame
@@ -166,6 +167,37 @@ def test_auto_takes_the_proxy_where_model_rows_cost_more_than_its_fit():
     assert quick.notes[0].startswith("sampling: a proxy's fit would take more work")
     unknown = Auto().choose(Game(lambda x: x.mean(dim=(1, 2, 3)), x, feature_mask=grid, behavior="output"), 544)
     assert unknown.name == "sampling"
+
+
+def test_auto_takes_the_proxy_where_far_more_than_the_default_rows_are_allowed():
+    """However cheap model rows are, and also where their work is not known."""
+    game = Game(lambda x: x.tanh().sum(dim=1), torch.ones(1, 20), behavior="output")
+    default = default_coalitions(20)
+    assert Auto().choose(game, 2 * default - 1).name == "sampling"
+    assert Auto().choose(game, 2 * default).estimator.most_pairs == FITTED_PAIRS
+    assert Auto().choose(game).name == "sampling"
+    against_rows = Game(torch.nn.Linear(20, 2), torch.ones(1, 20), background=torch.zeros(4, 20))
+    assert Auto().choose(against_rows, 2 * default).name == "sampling"
+    assert Auto().choose(against_rows, 4 * 2 * default).name == "proxy"
+    many = Game(lambda x: x.tanh().sum(dim=1), torch.ones(1, 400), behavior="output")
+    assert Auto().choose(many, 4 * default_coalitions(400)).name == "sampling"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "seed"), [("mlp", 13), ("cnn", 12), ("cnn", 14)])
+def test_auto_finds_most_redundancy_of_networks_at_four_times_the_default_rows(kind, seed):
+    """Networks of 18 players that no setting was chosen on: at least half is found, and nothing else is called."""
+    game = {"mlp": mlp, "cnn": cnn}[kind](seed)
+    explanation = Auto().explain(
+        Game(game.model, torch.ones(1, 18, dtype=torch.float64), behavior="output"), 4 * default_coalitions(18)
+    )
+    called = explanation.graph(0).redundancy(game.gamma).adjacency.T
+    redundant, relevant = np.abs(game.e2) <= game.gamma, np.abs(game.e2).max(axis=1) > game.gamma
+    between = redundant & relevant[:, None] & relevant & ~np.eye(18, dtype=bool)
+    assert explanation.method == "proxy"
+    assert between.sum() >= 3
+    assert (called & between).sum() >= 0.5 * between.sum()
+    assert not (called & ~redundant).any()
 
 
 def test_work_of_a_row_is_counted_from_shapes():
