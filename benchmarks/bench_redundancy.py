@@ -1,7 +1,8 @@
 """Redundant edges called and missed: `sampling`, `kernel`, `proxy` and the literal loop against exact answers.
 
 Run with ``python -m benchmarks.bench_redundancy`` (about ten minutes on one core), or with ``--quick`` (about three:
-one seed, no literal loop). Games: networks of 18 players, enumerated; forests and boosted trees as black boxes, whose
+one seed, no literal loop). "fitted" is the proxy fitted to some of its rows, as `auto` takes it where four times the
+default rows are allowed. Games: networks of 18 players, enumerated; forests and boosted trees as black boxes, whose
 answers are read off their trees; sums of random trees and conjunctions in closed form. At the least, the default and
 four times the default number of rows: false edges of those called redundant at 95 % confidence, the share found of the
 redundant edges between relevant players, the share of all edges that is undecided, and the coverage of 95 % intervals.
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from benchmarks.bench_accuracy import coverage, reduced, run
 from bivshap_lightning import BivariateShapley
 from bivshap_lightning.explainers import Estimator, default_coalitions
+from bivshap_lightning.explainers.auto import FITTED_PAIRS
 from bivshap_lightning.explainers.kernel import Kernel
 from bivshap_lightning.explainers.paper import IndependentOrders
 from bivshap_lightning.explainers.proxy import GaussianProcessProxy
@@ -31,7 +33,17 @@ from bivshap_lightning.graph import relative_gamma
 from tests.oracles import Conjunctions, RandomTrees, table_model
 from tests.trained_games import _network_table, _standardized, table_e2
 
-ESTIMATORS: tuple[Estimator, ...] = (GaussianProcessProxy(), Kernel(), Sampling(), IndependentOrders())
+
+class Fitted(GaussianProcessProxy):
+    """The proxy that is fitted to some of the rows."""
+
+    name = "fitted"
+
+    def __init__(self) -> None:
+        super().__init__(most_pairs=FITTED_PAIRS[0])
+
+
+ESTIMATORS: tuple[Estimator, ...] = (Fitted(), GaussianProcessProxy(), Kernel(), Sampling(), IndependentOrders())
 FIRST_SEED = 50
 Z = 1.96
 
@@ -159,7 +171,7 @@ def main() -> None:
         relevant = np.abs(game.e2).max(axis=1) > gamma
         n_between = int(((np.abs(game.e2) <= gamma) & relevant[:, None] & relevant & ~np.eye(n, dtype=bool)).sum())
         print(f"  {name}: {n} players, {n_between} redundant edges between relevant ones")
-        for estimator in ESTIMATORS[: 3 if quick else None]:
+        for estimator in ESTIMATORS[: 4 if quick else None]:
             default = default_coalitions(n)
             budgets = (estimator.minimum_evaluations(n), default, 4 * default)
             parts = [line(game, estimator, budget, 1 if quick else 3) for budget in budgets]

@@ -41,10 +41,10 @@ EXPECTED_SHARE = 8
 ENUMERATION_WORK, LEAST_WORK = 2**27, 1000
 # A proxy that is fitted to so many pairs takes a fraction of the work where rows are many, for somewhat larger errors.
 # Of players there may be a fifth of that: with 400 it is no better than the regression.
-FITTED_PAIRS, MOST_FITTED_PLAYERS = 1024, 200
+FITTED_PAIRS, MOST_FITTED_PLAYERS = (1536, 1024), 200
 # Who allows this many times the default rows wants accuracy more than speed. Such a proxy finds more of what is
-# redundant than "sampling" with as many rows, for up to this work: on a CPU core half a second per sample.
-MANY_TIMES, PATIENCE = 2, 2**35
+# redundant than "sampling" with as many rows, for up to this work: on a CPU core a second per sample.
+MANY_TIMES, PATIENCE = 2, 2**36
 
 
 @register
@@ -115,9 +115,9 @@ class Auto:
                 reason = "proxy: its fit takes less work than the model rows that it saves"
                 return Choice(GaussianProcessProxy(most_pairs=pairs), reason, limits[pairs])
             why = "a proxy's fit would take more work than the model rows that it saves"
-        if not has_target and accuracy_pays(n_players, most):
+        if not has_target and (pairs := deciding_pairs(n_players, most)):
             reason = f"proxy: at least {MANY_TIMES} times the default rows are allowed, which decide more pairs with it"
-            return Choice(GaussianProcessProxy(most_pairs=FITTED_PAIRS), reason)
+            return Choice(GaussianProcessProxy(most_pairs=pairs), reason)
         if self.purpose == "redundancy" and most >= Sampling().minimum_evaluations(n_players):
             return Choice(Sampling(), f"sampling: {why}")
         return Choice(Kernel(), f"kernel: {why}")
@@ -193,19 +193,28 @@ def enumeration_is_cheap(n_players: int, work_per_row: int | None, *, n_backgrou
 
 
 def _fitted_pairs(n_players: int) -> tuple[int | None, ...]:
-    """To how many pairs a proxy may be fitted; None for its own limit."""
-    return (None, FITTED_PAIRS) if n_players <= MOST_FITTED_PLAYERS else (None,)
+    """To how many pairs a proxy may be fitted, most first; None for its own limit."""
+    return (None, *FITTED_PAIRS) if n_players <= MOST_FITTED_PLAYERS else (None,)
 
 
-def accuracy_pays(n_players: int, n_coalitions: int) -> bool:
-    """Whether so many coalitions are allowed that a proxy is worth its fit, however cheap model rows are.
+def deciding_pairs(n_players: int, n_coalitions: int) -> int | None:
+    """To how many pairs a proxy is fitted where so many coalitions are allowed that accuracy is worth its fit.
+
+    None if they are not, or if the fit would take too long, however cheap model rows are.
 
     Example:
-        >>> accuracy_pays(20, 4_000), accuracy_pays(20, 16_000), accuracy_pays(1000, 32_000)
-        (False, True, False)
+        >>> (
+        ...     deciding_pairs(20, 4_000),
+        ...     deciding_pairs(20, 16_000),
+        ...     deciding_pairs(200, 20_000),
+        ...     deciding_pairs(400, 32_000),
+        ... )
+        (None, 1536, 1024, None)
     """
-    is_many = n_coalitions >= MANY_TIMES * default_coalitions(n_players) and n_players <= MOST_FITTED_PLAYERS
-    return is_many and fit_work(n_players, n_coalitions, FITTED_PAIRS) <= PATIENCE
+    if n_coalitions < MANY_TIMES * default_coalitions(n_players):
+        return None
+    pairs = [p for p in _fitted_pairs(n_players) if p is not None and fit_work(n_players, n_coalitions, p) <= PATIENCE]
+    return pairs[0] if pairs else None
 
 
 def proxy_limit(
