@@ -228,12 +228,18 @@ class AuditRecord:
         return min(gammas), max(gammas)
 
     def hardest_samples(self) -> list[int]:
-        """Positions of the samples to look at first: wrong predictions, then those whose features add least."""
+        """Positions of the samples to look at first: wrong predictions, then those whose features add least.
+
+        A value has no direction in which features should move it: of a regression those that move it least come first.
+        """
+        has_direction = self.configuration.task != "regression"
 
         def ease(position: int) -> tuple[bool, float]:
             sample = self.samples[position]
             right = self.configuration.target != "predicted" or sample.label in (None, sample.target)
-            return right, -float(sample.n_undecided) if sample.gain is None else sample.gain
+            if sample.gain is None:
+                return right, -float(sample.n_undecided)
+            return right, sample.gain if has_direction else abs(sample.gain)
 
         return sorted(range(len(self.samples)), key=ease)
 

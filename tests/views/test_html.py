@@ -164,6 +164,24 @@ def test_only_relevant_features_are_called_interchangeable(tmp_path):
     assert "Mutually redundant: a and b; 2 features that play no part." in said
 
 
+def test_features_that_play_no_part_are_never_called_most_important(tmp_path):
+    """A column that speaks against the output ranks below one without effect, which is still not important."""
+    names = [*"abcd", "idle"]
+    weights = 0.5 * np.outer(np.ones(5), [0.5, -0.2, 0.1, 0.05, 0.0]) * (1 - np.eye(5))
+    weights[4, 2] = weights[2, 4] = 0.0  # one way and the other: a group with a column that plays no part
+    graph = ExplanationGraph(weights, names=names, shapley=[0.5, -0.2, 0.1, 0.05, 0.0])
+    assert list(graph.roles(1e-5)) == [*["essential"] * 4, "irrelevant"]
+    nothing = ExplanationGraph(np.zeros((2, 2)), names=["left", "right"], shapley=[0.0, 0.0])
+    for name, which in (("some", graph), ("none", nothing)):
+        save(tmp_path / f"{name}.json", [which] * 3, ["x"] * 3)
+    said = words(render_page(tmp_path / "some.json"))
+    assert "Most important: a, c, d and b." in said
+    assert "Mutually redundant: c, with 1 feature that plays no part." in said
+    assert "No feature plays a part. Mutually redundant: 2 features that play no part." in words(
+        render_page(tmp_path / "none.json")
+    )
+
+
 def test_parts_of_different_pictures_are_not_added_up_by_name(tmp_path):
     """Part 0 of one picture is not part 0 of another; with the same parts it is."""
     graphs = [or_game([str(k) for k in range(4)], seed) for seed in range(2)]

@@ -277,10 +277,13 @@ def samples(content: PageContent, anchor: str, title: str) -> Markup:
     explained = "explained output" if content.is_regression else "explained class"
     head = ("sample", "label", explained, "gain", "groups", "removable", "undecided pairs")
     wrong = "Samples that the model gets wrong come first, then those" if predicted else "First come those"
+    adds = "add least to"
+    if content.is_regression:
+        wrong, adds = "First come those", "move least, up or down,"
     intro = (
-        f"{wrong} whose features together add least to the explained output (“gain”: the sum of the Shapley values, "
-        "which is the output on the whole input less the output with every feature removed). Explanations of such "
-        "samples have little to explain. The record keeps no confidence of single predictions."
+        f"{wrong} whose features together {adds} the explained output (“gain”: the sum of the Shapley values, "
+        "which is the output on the whole input less the output with every feature removed). Where the gain is near 0 "
+        "there is little to explain. The record keeps no confidence of single predictions."
     )
     first, others = [_row(content, k) for k in rows[:MAX_ROWS]], [_row(content, k) for k in rows[MAX_ROWS:]]
     parts = [tag("p", intro), table("The hardest samples.", head, first, words=3)]
