@@ -99,12 +99,14 @@ def importance_of(record: AuditRecord, class_name: str = ALL_CLASSES) -> tuple[t
     """Names of features, and the absolute Shapley values of each sample (N, number of features).
 
     Raises:
-        GateError: the samples have no features in common, or there is no such class.
+        NotInRecordError: the samples have no features in common.
+        GateError: there is no such class.
     """
     if not record.classes:
-        raise GateError(
-            f"{record.source}: numbers of features need players that mean the same in every sample, got players of "
-            "each sample's own. Audit with one player set for all samples, such as columns or a grid."
+        raise NotInRecordError(
+            f"{record.source}: numbers of features (`top1_...`, `feature/...`) need players that mean the same in every "
+            "sample, got players of each sample's own, as texts have. Audit with one player set for all samples, such "
+            "as columns or a grid, or leave out the rule."
         )
     graphs, _ = _graphs_of(record, class_name)
     values = [np.abs(graph.known_shapley) for graph in graphs]
