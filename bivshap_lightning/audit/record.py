@@ -28,6 +28,7 @@ from bivshap_lightning.audit.record_columns import ColumnReport
 from bivshap_lightning.audit.record_files import read_files, write_files
 from bivshap_lightning.audit.record_parts import (
     COMPARED,
+    NOTHING,
     ClassMetrics,
     Configuration,
     Cost,
@@ -226,6 +227,11 @@ class AuditRecord:
         """The smallest and the largest threshold of a sample, which differ where samples differ in players."""
         gammas = [self.gamma_of(sample) for sample in self.samples]
         return min(gammas), max(gammas)
+
+    @property
+    def nothing_to_explain(self) -> tuple[str, ...]:
+        """The note that features hardly change the output, as in an untrained model; empty if they do."""
+        return tuple(note for note in self.notes if note.startswith(NOTHING))
 
     def hardest_samples(self) -> list[int]:
         """Positions of the samples to look at first: wrong predictions, then those whose features add least.

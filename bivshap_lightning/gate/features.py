@@ -104,9 +104,9 @@ def importance_of(record: AuditRecord, class_name: str = ALL_CLASSES) -> tuple[t
     """
     if not record.classes:
         raise NotInRecordError(
-            f"{record.source}: numbers of features (`top1_...`, `feature/...`) need players that mean the same in every "
-            "sample, got players of each sample's own, as texts have. Audit with one player set for all samples, such "
-            "as columns or a grid, or leave out the rule."
+            f"{record.source}: numbers of features (`top1_...`, `feature/...`) need players that mean the same in "
+            "every sample, got players of each sample's own, as texts have. Audit with one player set for all samples, "
+            "such as columns or a grid, or leave out the rule."
         )
     graphs, _ = _graphs_of(record, class_name)
     values = [np.abs(graph.known_shapley) for graph in graphs]
