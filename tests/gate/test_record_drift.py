@@ -249,6 +249,8 @@ def test_records_without_common_features_or_shapley_values_are_refused():
     with pytest.raises(GateError, match="shares of features need players that mean the same in every sample"):
         judge(own, [Rule(metric="drift/shares", max=1)], own)
     share = Rule(metric="top1_share", max=1)
+    with pytest.raises(NotInRecordError, match="need players that mean the same"):
+        measure(own, "top1_alone")
     with pytest.raises(NotInRecordError, match=r"`top1_\.\.\.`.* mean the same .* or leave out the rule"):
         judge(own, [share])
     undecided = Rule(metric="bivshap/redundancy/n_independent", min=1)

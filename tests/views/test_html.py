@@ -196,6 +196,18 @@ def test_parts_of_different_pictures_are_not_added_up_by_name(tmp_path):
             assert (by_name in said) is (name == "same")
 
 
+def test_tokens_of_texts_of_different_lengths_are_not_added_up_by_place(tmp_path):
+    """Token 2 of one text is not token 2 of another, unless both go by their words."""
+    graphs = [or_game([str(k) for k in range(n)], seed=n, n_players=n) for n in (4, 5)]
+    found, arrays = content_of(graphs, ["x", "y"])
+    for words_are_known in (False, True):
+        for sample in found["samples"]:
+            sample["words"] = list(sample["players"]) if words_are_known else None
+        path = replace(AuditRecord.from_fields(found), arrays=arrays).save(tmp_path / f"{words_are_known}.json")
+        said = words(render_page(path))
+        assert ("in which each feature has each role" in said) is words_are_known
+
+
 def test_without_rules_the_headline_is_neutral(audit):
     said = words(render_page(audit))
     assert "No verdict: no rules were given" in said
