@@ -208,6 +208,17 @@ def test_tokens_of_texts_of_different_lengths_are_not_added_up_by_place(tmp_path
         assert ("in which each feature has each role" in said) is words_are_known
 
 
+def test_numbers_without_an_interval_have_none_on_the_page(tmp_path):
+    numbers = {"bivshap/roles/group_size": (2.5, 0.0), "bivshap/redundancy/empty_accuracy": (1.0, 0.0)}
+    metrics = {name: {"value": value, "standard_error": error} for name, (value, error) in numbers.items()}
+    graphs = [or_game(list("abcd"), seed) for seed in range(3)]
+    found, arrays = content_of(graphs, ["x"] * 3)
+    found["metrics"] |= metrics
+    said = words(render_page(replace(AuditRecord.from_fields(found), arrays=arrays)))
+    assert "2.5 none none" in said
+    assert re.search(r"1 0 0\.4\d+ to 1", said)  # Wilson's, by the number of samples
+
+
 def test_without_rules_the_headline_is_neutral(audit):
     said = words(render_page(audit))
     assert "No verdict: no rules were given" in said
