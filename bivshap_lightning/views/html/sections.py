@@ -322,8 +322,8 @@ def numbers(content: PageContent, anchor: str, title: str) -> Markup:
         rows.append(row)
     over = count(len(content.record.samples), "sample")
     note = (
-        f"Over {over}. A standard error of 0: all samples agree, and the interval of a share of samples comes from their "
-        "number. None: the number is taken as it is."
+        f"Over {over}. A standard error of 0: all samples agree, and the interval of a share of samples comes from "
+        "their number. None: the number is taken as it is."
     )
     parts = [tag("p", note), table("All numbers of the record.", head, rows), _by_class(content)]
     return folded_section(anchor, title, *parts)
