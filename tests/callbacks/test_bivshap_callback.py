@@ -21,7 +21,7 @@ from bivshap_lightning.callbacks.output import advice_on
 from bivshap_lightning.explainers import BivariateShapley
 from bivshap_lightning.game import players
 from bivshap_lightning.metrics.catalogue import find_number
-from tests.callbacks.modules import Module, Pictures, TextModule, Tokens, table, train_loader, valid_loader
+from tests.callbacks.modules import Module, Pictures, Sure, TextModule, Tokens, table, train_loader, valid_loader
 
 SOME = {
     "n_samples": 6, "compare_with": ("feature_ablation",), "n_evaluations": 64, "on_error": "raise", "panels": False,
@@ -535,10 +535,6 @@ def test_the_record_says_everything(tmp_path):
 
 
 def test_one_line_says_what_was_found_and_what_it_cost(tmp_path, caplog):
-    class Sure(Module):
-        def forward(self, x):
-            return 20 * super().forward(x)
-
     callback = BivShapCallback(**SOME, gamma=0.05)
     with pytest.raises(RuntimeError, match="`summary` must be asked for after an audit"):
         callback.summary()
