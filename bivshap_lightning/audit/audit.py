@@ -361,6 +361,7 @@ class Audit:
         samples = []
         labels, words = batch.labels, words_of(batch, self.settings.feature_mask)
         classes = self._classes(labels, len(batch))
+        values = true_labels(labels, "regression", game.n_outputs) if self.settings.task == "regression" else None
         is_image = len(batch.inputs) == 1 and batch.inputs[0].dim() == 4
         pictures = visible(batch.inputs[0]) if is_image else None
         ids = game.players.ids[0]
@@ -381,6 +382,7 @@ class Audit:
                     segments=segments,
                     words=words[b],
                     sufficient=None if found is None else SufficientSummary.of(found, graphs[b].names),
+                    value=None if values is None else float(values[b]),
                 )
             )
         return samples

@@ -1,6 +1,7 @@
 """Reads a validation batch: which tensors are inputs of the model, and which are labels.
 
-Recognised without help: a tensor; ``(x, y)`` and ``(x1, x2, ..., y)``; ``((x1, x2), y)``; a mapping whose keys are
+Recognised without help: a tensor; ``(x, y)`` and ``(x1, x2, ..., y)``; ``((x1, x2), y)``, where a forward with one
+argument gets the tuple; a mapping whose keys are
 the names of forward's arguments, or common names for inputs and labels, Hugging Face's among them, whose further
 tensors are passed to the model by name. The last tensor of a tuple is taken for labels if it holds one number per
 sample, or nothing but zeros and ones (several labels), or if forward takes as many arguments as there are tensors
@@ -41,12 +42,14 @@ class Batch:
         labels: one per sample, or None.
         extra: further tensors with one row per sample that the model takes by name.
         by_name: the name under which the model takes the input, or None if by position.
+        as_tuple: whether the model takes all inputs as one tuple.
     """
 
     inputs: tuple[Tensor, ...]
     labels: Tensor | None = None
     extra: Mapping[str, Tensor] = field(default_factory=dict)
     by_name: str | None = None
+    as_tuple: bool = False
 
     def __len__(self) -> int:
         return len(self.inputs[0])
@@ -61,7 +64,7 @@ class Batch:
         n_inputs, n_extra = len(self.inputs), len(self.extra)
         extra = dict(zip(self.extra, tensors[n_inputs : n_inputs + n_extra], strict=True))
         labels = None if self.labels is None else tensors[-1]
-        return Batch(tuple(tensors[:n_inputs]), labels, extra, self.by_name)
+        return replace(self, inputs=tuple(tensors[:n_inputs]), labels=labels, extra=extra)
 
 
 def read_batch(batch: Any, input_fn: InputFunction | None = None, forward: Callable[..., Any] | None = None) -> Batch:
@@ -91,6 +94,9 @@ def read_batch(batch: Any, input_fn: InputFunction | None = None, forward: Calla
         takes_last = bool(inputs) and (_is_label(last) or len(_parameters(forward)) == len(inputs))
         parts = (inputs[0] if len(inputs) == 1 else tuple(inputs)) if takes_last else tuple(batch)
         found = _from_parts(parts, last if takes_last else None)
+        is_nested = takes_last and len(inputs) == 1 and isinstance(inputs[0], (tuple, list))
+        if found is not None and is_nested and len(found.inputs) > 1 and len(_parameters(forward)) == 1:
+            found = replace(found, as_tuple=True)
     else:
         found = _from_parts(batch, None)
     if found is None or len({len(t) for t in found.tensors}) != 1:
@@ -212,6 +218,7 @@ class Forward(nn.Module):
         super().__init__()
         self.module = module
         self._names, self._n_inputs, self._by_name = tuple(batch.extra), len(batch.inputs), batch.by_name
+        self._as_tuple = batch.as_tuple
         self._forward_fn, self._context = forward_fn, context
 
     def forward(self, *tensors: Tensor) -> Any:
@@ -222,7 +229,7 @@ class Forward(nn.Module):
                 return self._forward_fn(self.module, *inputs, *extra.values())
             if self._by_name is not None:
                 return self.module(**{self._by_name: inputs[0]}, **extra)
-            return self.module(*inputs)
+            return self.module(inputs) if self._as_tuple else self.module(*inputs)
 
 
 def _from_parts(inputs: Any, labels: Any) -> Batch | None:

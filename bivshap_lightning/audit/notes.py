@@ -10,15 +10,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings
+from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings, ExplainedSample
+from bivshap_lightning.audit.record_parts import NOTHING
 from bivshap_lightning.graph import ExplanationGraph
+from bivshap_lightning.graph.checks import FloatArray
 from bivshap_lightning.graph.threshold import CONFIDENCE, normal_quantile, redundancy_of_all
 from bivshap_lightning.metrics.catalogue import REDUNDANCY
 
 LITTLE = {"probability": 0.1, "logit": 0.5, "log_odds": 0.5}
 """Mean `abs(u(all) - u(none))` by behavior up to which there is nothing to explain: what untrained networks reach."""
 
-NOTHING = "nothing to explain here"
+LITTLE_OF_LABELS = 0.1
+"""The same for values, as a share of the median distance of labels from their median."""
+
+OTHER_UNITS = 0.7
+"""Correlation of labels with what features add from which a small output is taken to be in other units than labels."""
 
 MANY_UNDECIDED = 0.5
 """Share of undecided pairs above which a note says what would lower it."""
@@ -48,12 +54,36 @@ def _nothing_to_explain(result: AuditResult, settings: AuditSettings) -> str:
     noise = 2 * float(np.mean([np.sqrt(np.square(graph.shapley_standard_error).sum()) for graph in graphs]))
     little = LITTLE.get(settings.behavior, 0.0) if isinstance(settings.behavior, str) else 0.0
     if size > max(noise, little):
-        return ""
+        return _less_than_labels(result.samples, size) if settings.behavior == "output" else ""
     reason = f"the noise of the estimate is {noise:.2g}" if noise > little else f"untrained models reach {little:g}"
-    return (
-        f"{NOTHING}: with all features and with none the explained output differs by {size:.2g} on average, and "
-        f"{reason}. Roles, groups and accuracies below describe noise."
+    numbers = "errors" if settings.task == "regression" else "accuracies"
+    return _nothing(size, f"and {reason}. Roles, groups and {numbers} describe noise.")
+
+
+def _nothing(size: float, reason: str) -> str:
+    return f"{NOTHING}: with all features and with none the explained output differs by {size:.2g} on average, {reason}"
+
+
+def _less_than_labels(samples: Sequence[ExplainedSample], size: float) -> str:
+    """Whether features move a value by next to nothing of what labels differ by, and not along with them."""
+    values = np.array([sample.value for sample in samples if sample.value is not None])
+    if len(values) < len(samples):
+        return ""
+    spread = float(np.median(np.abs(values - np.median(values))))
+    gains = np.array([sample.graph.known_shapley.sum() for sample in samples])
+    if size > LITTLE_OF_LABELS * spread or _correlation(gains, values) >= OTHER_UNITS:
+        return ""
+    return _nothing(
+        size,
+        f"and half of the labels are {spread:.2g} or more from their median. Unless the output is in other units than "
+        "labels, roles, groups and errors describe noise.",
     )
+
+
+def _correlation(a: FloatArray, b: FloatArray) -> float:
+    """Pearson's correlation; 0 if one of the two does not vary."""
+    both = np.sqrt(np.square(a - a.mean()).sum() * np.square(b - b.mean()).sum())
+    return float(((a - a.mean()) * (b - b.mean())).sum() / both) if both > 0 else 0.0
 
 
 def _control_is_as_good(result: AuditResult) -> str:

@@ -28,6 +28,7 @@ from bivshap_lightning.audit.record_columns import ColumnReport
 from bivshap_lightning.audit.record_files import read_files, write_files
 from bivshap_lightning.audit.record_parts import (
     COMPARED,
+    NOTHING,
     ClassMetrics,
     Configuration,
     Cost,
@@ -227,13 +228,24 @@ class AuditRecord:
         gammas = [self.gamma_of(sample) for sample in self.samples]
         return min(gammas), max(gammas)
 
+    @property
+    def nothing_to_explain(self) -> tuple[str, ...]:
+        """The note that features hardly change the output, as in an untrained model; empty if they do."""
+        return tuple(note for note in self.notes if note.startswith(NOTHING))
+
     def hardest_samples(self) -> list[int]:
-        """Positions of the samples to look at first: wrong predictions, then those whose features add least."""
+        """Positions of the samples to look at first: wrong predictions, then those whose features add least.
+
+        A value has no direction in which features should move it: of a regression those that move it least come first.
+        """
+        has_direction = self.configuration.task != "regression"
 
         def ease(position: int) -> tuple[bool, float]:
             sample = self.samples[position]
             right = self.configuration.target != "predicted" or sample.label in (None, sample.target)
-            return right, -float(sample.n_undecided) if sample.gain is None else sample.gain
+            if sample.gain is None:
+                return right, -float(sample.n_undecided)
+            return right, sample.gain if has_direction else abs(sample.gain)
 
         return sorted(range(len(self.samples)), key=ease)
 

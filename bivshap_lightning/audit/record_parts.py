@@ -20,6 +20,9 @@ from bivshap_lightning.graph.threshold import CONFIDENCE, normal_quantile
 FIXED_GAMMA, RELATIVE_GAMMA = "fixed", "min(0.01, 0.15 / F) x mean |u(all) - u(none)|"
 """How gamma was found: the number was given, or it is relative to what there is to explain. F is each sample's own."""
 
+NOTHING = "nothing to explain here"
+"""What the note of an audit begins with in which features hardly change the output."""
+
 Z = normal_quantile(CONFIDENCE)
 """Standard errors by which the own part of a pair must differ from zero to be listed."""
 

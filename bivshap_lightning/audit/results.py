@@ -42,6 +42,7 @@ class ExplainedSample:
         row_players: (D,) the player of each of these columns, -1 for none.
         column_costs: (F,) Shapley values of the loss game with the true label, likewise.
         change: of its Shapley values since the audit before; None if it is unknown.
+        value: its value in the data, of a regression with one output; None if there is none.
     """
 
     index: int
@@ -57,6 +58,7 @@ class ExplainedSample:
     row_players: NDArray[Any] | None = None
     column_costs: NDArray[Any] | None = None
     change: ShapleyChange | None = None
+    value: float | None = None
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ class AutomaticRemoval:
         is_normalised = any(gather_objects(trainer, negative))
         reason = f"there are only {len(self._rows[0])} rows of data" if self._rows else ""
         remark = remark_on_zero(batch, settings.n_evaluations, is_normalised=is_normalised, reason=reason)
-        self._say(remark)
+        self._say(remark or "absent players are 0")
         return replace(settings, remark=remark)
 
     def _say(self, sentence: str) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bivshap_lightning.audit.audit import OURS, AuditResult, AuditSettings, ExplainedSample
-from bivshap_lightning.audit.notes import NOTHING, notes_of
+from bivshap_lightning.audit.notes import notes_of
 from bivshap_lightning.audit.record import AuditRecord
+from bivshap_lightning.audit.record_parts import NOTHING
 from bivshap_lightning.audit.recording import ClassNames, make_record, mean_graphs
 from bivshap_lightning.graph import ROLES, ExplanationGraph
 from bivshap_lightning.metrics.catalogue import REDUNDANCY, find_number, ranking_numbers
@@ -199,7 +200,14 @@ def _sufficient(sample: ExplainedSample) -> str:
 
 
 def summary_line(result: AuditResult, settings: AuditSettings, cost: Mapping[str, float]) -> str:
-    """What an audit found and what it cost, in one line; an accuracy after removal stands beside its controls."""
+    """What an audit found and what it cost, in one line; an accuracy after removal stands beside its controls.
+
+    Where there is nothing to explain the line says that, and no numbers that describe noise.
+    """
+    n_samples = f"{len(result.samples)} samples"
+    took = f"{cost['seconds']:.1f} s" + (f", {cost['epochs']:.2g} x the epoch" if cost["epochs"] else "")
+    if notes := [note for note in notes_of(result, settings) if note.startswith(NOTHING)]:
+        return " ".join([*notes, f"{n_samples}, {took}"])
     numbers = {name: value for name, (value, _) in result.numbers.items()}
     (judged, *_) = [number for number in ranking_numbers(settings.task) if number.tag_of(OURS) in numbers]
     ranked = {e: numbers[judged.tag_of(e)] for e in result.curves}
@@ -210,11 +218,9 @@ def summary_line(result: AuditResult, settings: AuditSettings, cost: Mapping[str
     beside = f" (best other {name} {others[name]:.3f}{when})" if others else ""
     skipped = f", without {', '.join(result.skipped)} (the record says why)" if result.skipped else ""
     roles = ", ".join(f"{numbers[ROLES_TAG + role]:.0%} {role}" for role in ROLES)
-    notes = "".join(f"{note} " for note in notes_of(result, settings) if note.startswith(NOTHING))
     return (
-        f"{notes}{len(result.samples)} samples, {judged.title} {ranked[OURS]:.3f}{beside}{skipped}, features are "
-        f"{roles} ({_gammas(result, settings)}), {_removable(numbers)}{cost['seconds']:.1f} s"
-        + (f", {cost['epochs']:.2g} x the epoch" if cost["epochs"] else "")
+        f"{n_samples}, {judged.title} {ranked[OURS]:.3f}{beside}{skipped}, features are "
+        f"{roles} ({_gammas(result, settings)}), {_removable(numbers)}{took}"
     )
 
 
@@ -227,7 +233,10 @@ def _gammas(result: AuditResult, settings: AuditSettings) -> str:
 
 def _removable(numbers: Mapping[str, float]) -> str:
     """What is kept without the removable features of H, beside its controls."""
-    share = f"{numbers[f'{REDUNDANCY}share_removable']:.0%} removable at"
+    removable = numbers[f"{REDUNDANCY}share_removable"]
+    if not removable:
+        return "0% removable, "
+    share = f"{removable:.0%} removable at"
     kinds = {
         "accuracy": ("accuracy_with_representatives", "random_removal_accuracy", "empty_accuracy"),
         "an error of": ("error_with_representatives", "random_removal_error", "empty_error"),

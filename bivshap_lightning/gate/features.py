@@ -37,8 +37,9 @@ def measure_top(
         confidence: one-sided.
 
     Raises:
-        NotInRecordError: the record has no sufficient sets, and the metric is about them.
-        GateError: the samples have no features in common, or there is no such class.
+        NotInRecordError: the record has no sufficient sets, and the metric is about them; or the samples have no
+            features in common.
+        GateError: there is no such class.
     """
     if metric == "top1_alone":
         return _jackknife(_alone(record, class_name)[1], _top_alone, confidence)
@@ -95,17 +96,23 @@ def find_feature(record: AuditRecord, names: Sequence[str], feature: str) -> int
     raise GateError(f"{record.source}: `feature` must be one that was audited, got {shown(feature)}. {hint}")
 
 
+def _demand_common_features(record: AuditRecord) -> None:
+    if not record.classes:
+        raise NotInRecordError(
+            f"{record.source}: numbers of features (`top1_...`, `feature/...`) need players that mean the same in "
+            "every sample, got players of each sample's own, as texts have. Audit with one player set for all samples, "
+            "such as columns or a grid, or leave out the rule."
+        )
+
+
 def importance_of(record: AuditRecord, class_name: str = ALL_CLASSES) -> tuple[tuple[str, ...], FloatArray]:
     """Names of features, and the absolute Shapley values of each sample (N, number of features).
 
     Raises:
-        GateError: the samples have no features in common, or there is no such class.
+        NotInRecordError: the samples have no features in common.
+        GateError: there is no such class.
     """
-    if not record.classes:
-        raise GateError(
-            f"{record.source}: numbers of features need players that mean the same in every sample, got players of "
-            "each sample's own. Audit with one player set for all samples, such as columns or a grid."
-        )
+    _demand_common_features(record)
     graphs, _ = _graphs_of(record, class_name)
     values = [np.abs(graph.known_shapley) for graph in graphs]
     labels = [names_without_repeat_number(graph.names) for graph in graphs]
@@ -214,6 +221,7 @@ def most_often_alone(record: AuditRecord, class_name: str = ALL_CLASSES, n: int 
 
 def _alone(record: AuditRecord, class_name: str) -> tuple[tuple[str, ...], FloatArray]:
     """Names, and for each sample which suffices alone and, in the last column, whether any feature is needed."""
+    _demand_common_features(record)
     found = [s.sufficient for s in record.samples if class_name in (ALL_CLASSES, s.class_name)]
     sets = [its.members for its in found if its is not None]
     if len(sets) < len(found) or not sets:

@@ -112,7 +112,7 @@ def judge(record: Record, rules: Rules, against: Record | None = None) -> Verdic
         record=_title_of(record),
         against=" and ".join(names) or None,
         n_samples=len(record.samples),
-        notes=(*case.notes(gate.rules), *left_out),
+        notes=(*record.nothing_to_explain, *case.notes(gate.rules), *left_out),
     )
 
 

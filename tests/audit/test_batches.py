@@ -107,6 +107,21 @@ def test_targets_of_several_columns_are_told_by_the_arguments_of_forward():
     assert len(read_batch((X, torch.randn(4, 2)), forward=lambda *x: x).inputs) == 2
 
 
+def test_a_forward_with_one_argument_gets_the_tuple_that_the_batch_holds():
+    class Pair(nn.Module):
+        def forward(self, pair: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+            numbers, codes = pair
+            return numbers.sum(dim=1) + codes.sum(dim=1)
+
+    module, codes = Pair(), torch.ones(4, 2)
+    found = read_batch([[X, codes], Y], forward=module.forward)
+    again = found.like([t[:2] for t in found.tensors])
+    forward = Forward(module, again, None, contextlib.nullcontext)
+    assert torch.equal(forward(X[:2], codes[:2]), X[:2].sum(dim=1) + 2)
+    assert not read_batch([[X, codes], Y], forward=two_inputs).as_tuple
+    assert not read_batch([X, codes, Y], forward=module.forward).as_tuple  # which of the two it is for is not known
+
+
 def test_the_message_shows_the_line_for_this_batch():
     with pytest.raises(
         TypeError, match=r"input_fn=lambda batch: \(\(batch\['left'\], batch\['right'\]\), batch\['y'\]\)"

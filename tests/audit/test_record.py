@@ -85,6 +85,9 @@ def test_hardest_samples_come_first():
     assert AuditRecord(configuration=configuration, samples=found).hardest_samples() == [2, 3, 1, 0]
     fixed = replace(configuration, target=0)
     assert AuditRecord(configuration=fixed, samples=found).hardest_samples() == [3, 1, 2, 0]
+    values = tuple(sample(k, None, gain) for k, gain in enumerate((-5.0, 0.2, -0.1, 3.0)))
+    of_values = replace(configuration, task="regression")
+    assert AuditRecord(configuration=of_values, samples=values).hardest_samples() == [2, 1, 3, 0]
 
 
 def test_only_records_and_paths(tmp_path):

@@ -1,5 +1,6 @@
 """What an audit says to people: roles, degrees, the relative gamma, regressions, and models with nothing to explain."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -131,7 +132,36 @@ def test_an_untrained_model_has_nothing_to_explain(tmp_path, caplog):
     assert any(note.startswith("nothing to explain here: with all features and with none") for note in record.notes)
     assert callback.summary().startswith("nothing to explain here")
     assert "bivshap: epoch 0, nothing to explain here" in caplog.text
-    assert "Nothing to explain here" in render_page(record)
+    assert not re.search("removable|accuracy [0-9]|% irrelevant", caplog.text)
+    verdict = judge(record, [Rule(metric="bivshap/redundancy/share_undecided", max=0.5)])
+    assert verdict.notes == record.notes[:1]
+    assert "note: nothing to explain here" in verdict.to_text()
+    assert render_page(record, verdict=verdict).count("Nothing to explain here") == 1
+
+
+class Untrained(Value):
+    factor = 0.01
+
+    def forward(self, x):
+        return self.factor * x[:, 1]
+
+
+def test_a_value_that_moves_by_next_to_nothing_of_its_labels_is_not_explained(tmp_path):
+    x = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+    labels = 5 * x[:, 0] + x[:, 1]
+    callback, record = validated(tmp_path / "small", Untrained(), x, labels, n_samples=12, baselines=0.0)
+    (note,) = record.nothing_to_explain
+    spread = (labels - labels.median()).abs().median().item()
+    assert "half of the labels are" in note
+    assert float(re.search(r"are ([0-9.]+) or more", note)[1]) == pytest.approx(spread, rel=0.2)
+    assert callback.summary().startswith(note)
+    assert "removable" not in callback.summary()
+
+    trained = Untrained()
+    trained.factor = 5.0
+    assert not validated(tmp_path / "large", trained, x, labels, n_samples=12, baselines=0.0)[1].nothing_to_explain
+    other_units = validated(tmp_path / "units", Untrained(), x, 100 * x[:, 1], n_samples=12, baselines=0.0)[1]
+    assert not other_units.nothing_to_explain
 
 
 def test_a_model_that_uses_its_inputs_is_explained(either):

@@ -290,7 +290,12 @@ def test_ids_and_normalised_pixels_are_pointed_out(tmp_path, caplog):
             "n_evaluations": 600,
             "feature_mask": torch.arange(4).view(1, 2, 2).repeat_interleave(4, 1).repeat_interleave(4, 2),
         }
-        fit(tmp_path / name, BivShapCallback(**options), Pictures(), loader, loader, max_epochs=1)
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            fit(tmp_path / name, BivShapCallback(**options), Pictures(), loader, loader, max_epochs=1)
+        assert ("bivshap: absent players are 0\n" in caplog.text) is (
+            not expected
+        )  # said where nothing is wrong with it
         notes = [note for note in the_record(tmp_path / name).notes if "grey where pixels are normalised" in note]
         assert len(notes) == expected
 

@@ -21,7 +21,7 @@ from bivshap_lightning.callbacks.output import advice_on
 from bivshap_lightning.explainers import BivariateShapley
 from bivshap_lightning.game import players
 from bivshap_lightning.metrics.catalogue import find_number
-from tests.callbacks.modules import Module, Pictures, TextModule, Tokens, table, train_loader, valid_loader
+from tests.callbacks.modules import Module, Pictures, Sure, TextModule, Tokens, table, train_loader, valid_loader
 
 SOME = {
     "n_samples": 6, "compare_with": ("feature_ablation",), "n_evaluations": 64, "on_error": "raise", "panels": False,
@@ -535,11 +535,11 @@ def test_the_record_says_everything(tmp_path):
 
 
 def test_one_line_says_what_was_found_and_what_it_cost(tmp_path, caplog):
-    callback = BivShapCallback(**SOME)
+    callback = BivShapCallback(**SOME, gamma=0.05)
     with pytest.raises(RuntimeError, match="`summary` must be asked for after an audit"):
         callback.summary()
     with caplog.at_level("INFO"):
-        fit(tmp_path, callback, max_epochs=1)
+        fit(tmp_path, callback, Sure(), max_epochs=1)
     task, removal, line = [r.message for r in caplog.records if r.message.startswith("bivshap:")]
     assert removal.startswith("bivshap: absent columns are 0, a value that they may never have: n_evaluations=64")
     assert task == "bivshap: task multiclass (labels are classes, 3 outputs)"

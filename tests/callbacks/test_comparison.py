@@ -14,7 +14,7 @@ from bivshap_lightning.audit.selection import SampleChunk
 from bivshap_lightning.callbacks import BivShapCallback, PanelOptions
 from bivshap_lightning.callbacks.schedule import AuditSchedule
 from bivshap_lightning.explainers import Explanation, find_explainer
-from tests.callbacks.modules import Module, train_loader, valid_loader
+from tests.callbacks.modules import Module, Sure, train_loader, valid_loader
 from tests.callbacks.test_bivshap_callback import SOME, events, fit, trainer
 
 ALL = ("kernel_shap", "shapley_sampling", "integrated_gradients", "feature_ablation", "sampling")
@@ -128,7 +128,7 @@ def test_between_comparisons_the_last_numbers_are_logged_again_and_named(tmp_pat
     callback.schedule = Never(None, 1.0)
     logger = TensorBoardLogger(tmp_path, name="", version="")
     with caplog.at_level("INFO"):
-        fit(tmp_path, callback, max_epochs=3, logger=logger)
+        fit(tmp_path, callback, Sure(), max_epochs=3, logger=logger)
     by_epoch = {past["epoch"]: past["numbers"] for past in callback.history}
     assert list(by_epoch) == [0, 1, 2]
     other, ours = "bivshap/insertion_auc/feature_ablation", "bivshap/insertion_auc/ours"

@@ -248,8 +248,15 @@ def test_records_without_common_features_or_shapley_values_are_refused():
     own = replace(importance_record([[1, 0, 0]]), classes={})
     with pytest.raises(GateError, match="shares of features need players that mean the same in every sample"):
         judge(own, [Rule(metric="drift/shares", max=1)], own)
-    with pytest.raises(GateError, match="numbers of features need players that mean the same in every sample"):
-        judge(own, [Rule(metric="top1_share", max=1)])
+    share = Rule(metric="top1_share", max=1)
+    with pytest.raises(NotInRecordError, match="need players that mean the same"):
+        measure(own, "top1_alone")
+    with pytest.raises(NotInRecordError, match=r"`top1_\.\.\.`.* mean the same .* or leave out the rule"):
+        judge(own, [share])
+    undecided = Rule(metric="bivshap/redundancy/n_independent", min=1)
+    verdict = judge(own, [replace(share, severity="warn"), undecided])  # such as the starter's rules, for texts
+    assert [result.rule for result in verdict.results] == [undecided]
+    assert "not judged, " in verdict.notes[0]
     bare = importance_record([[1, 0, 0]])
     bare = replace(bare, arrays={"weights": np.stack([additive([1, 0, 0])])})
     with pytest.raises(GateError, match="the record must hold Shapley values for this rule"):

@@ -164,6 +164,24 @@ def test_only_relevant_features_are_called_interchangeable(tmp_path):
     assert "Mutually redundant: a and b; 2 features that play no part." in said
 
 
+def test_features_that_play_no_part_are_never_called_most_important(tmp_path):
+    """A column that speaks against the output ranks below one without effect, which is still not important."""
+    names = [*"abcd", "idle"]
+    weights = 0.5 * np.outer(np.ones(5), [0.5, -0.2, 0.1, 0.05, 0.0]) * (1 - np.eye(5))
+    weights[4, 2] = weights[2, 4] = 0.0  # one way and the other: a group with a column that plays no part
+    graph = ExplanationGraph(weights, names=names, shapley=[0.5, -0.2, 0.1, 0.05, 0.0])
+    assert list(graph.roles(1e-5)) == [*["essential"] * 4, "irrelevant"]
+    nothing = ExplanationGraph(np.zeros((2, 2)), names=["left", "right"], shapley=[0.0, 0.0])
+    for name, which in (("some", graph), ("none", nothing)):
+        save(tmp_path / f"{name}.json", [which] * 3, ["x"] * 3)
+    said = words(render_page(tmp_path / "some.json"))
+    assert "Most important: a, c, d and b." in said
+    assert "Mutually redundant: c, with 1 feature that plays no part." in said
+    assert "No feature plays a part. Mutually redundant: 2 features that play no part." in words(
+        render_page(tmp_path / "none.json")
+    )
+
+
 def test_parts_of_different_pictures_are_not_added_up_by_name(tmp_path):
     """Part 0 of one picture is not part 0 of another; with the same parts it is."""
     graphs = [or_game([str(k) for k in range(4)], seed) for seed in range(2)]
@@ -176,6 +194,29 @@ def test_parts_of_different_pictures_are_not_added_up_by_name(tmp_path):
         said = words(render_page(path))
         for by_name in ("The model leans most on", "in which each feature has each role"):
             assert (by_name in said) is (name == "same")
+
+
+def test_tokens_of_texts_of_different_lengths_are_not_added_up_by_place(tmp_path):
+    """Token 2 of one text is not token 2 of another, unless both go by their words."""
+    graphs = [or_game([str(k) for k in range(n)], seed=n, n_players=n) for n in (4, 5)]
+    found, arrays = content_of(graphs, ["x", "y"])
+    for words_are_known in (False, True):
+        for sample in found["samples"]:
+            sample["words"] = list(sample["players"]) if words_are_known else None
+        path = replace(AuditRecord.from_fields(found), arrays=arrays).save(tmp_path / f"{words_are_known}.json")
+        said = words(render_page(path))
+        assert ("in which each feature has each role" in said) is words_are_known
+
+
+def test_numbers_without_an_interval_have_none_on_the_page(tmp_path):
+    numbers = {"bivshap/roles/group_size": (2.5, 0.0), "bivshap/redundancy/empty_accuracy": (1.0, 0.0)}
+    metrics = {name: {"value": value, "standard_error": error} for name, (value, error) in numbers.items()}
+    graphs = [or_game(list("abcd"), seed) for seed in range(3)]
+    found, arrays = content_of(graphs, ["x"] * 3)
+    found["metrics"] |= metrics
+    said = words(render_page(replace(AuditRecord.from_fields(found), arrays=arrays)))
+    assert "2.5 none none" in said
+    assert re.search(r"1 0 0\.4\d+ to 1", said)  # Wilson's, by the number of samples
 
 
 def test_without_rules_the_headline_is_neutral(audit):

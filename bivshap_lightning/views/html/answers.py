@@ -42,7 +42,7 @@ SIGNS = {"essential": "●", "interchangeable": "◆", "redundant": "▽", "irre
 
 def notes(content: PageContent) -> Markup:
     """What must be known before any number is read."""
-    found = [*(() if content.verdict is None else content.verdict.notes), *content.record.notes]
+    found = dict.fromkeys([*(() if content.verdict is None else content.verdict.notes), *content.record.notes])
     sentences = [tag("p", tag("b", note[:1].upper() + note[1:], class_="warn")) for note in found]
     return tag("aside", *sentences, class_="notes", aria_label="Notes") if sentences else Markup()
 

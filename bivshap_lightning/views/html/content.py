@@ -54,7 +54,13 @@ class PageContent:
 
     @cached_property
     def has_own_parts(self) -> bool:
-        """Whether parts of the same name are different things in different samples, as superpixels of pictures are."""
+        """Whether parts of the same name are different things in different samples.
+
+        Superpixels of pictures are, and the tokens of texts of different lengths unless they go by their words.
+        """
+        samples = self.record.samples
+        if any(sample.words is None and sample.players != samples[0].players for sample in samples):
+            return True
         parts = [array for name, array in self.record.arrays.items() if name.startswith("segments_")]
         return any(not np.array_equal(part, parts[0]) for part in parts[1:])
 

@@ -13,7 +13,7 @@ from bivshap_lightning.views import draw_graphs, draw_image_graphs, draw_words
 from bivshap_lightning.views.html.content import PageContent
 from bivshap_lightning.views.html.decisions import sufficing
 from bivshap_lightning.views.html.markup import picture
-from bivshap_lightning.views.html.words import listing
+from bivshap_lightning.views.html.words import count, listing
 
 
 def drawing(
@@ -35,10 +35,12 @@ def drawing(
         subtitle: a line below the name.
         position: of the sample on whose picture it is drawn.
     """
-    top = [entry.player for entry in summary.ranking]
+    idle = set(summary.players_of_role("irrelevant"))  # features that speak against the output rank below these
+    top = [entry.player for entry in summary.ranking if entry.player not in idle]
+    leading = f"Most important: {listing(top[:5])}." if top else "No feature plays a part."
     found = summary.sufficient if isinstance(summary, SampleSummary) else None
     few = "" if found is None else f" {_sentence(found.sentence(summary.n_players))}."
-    words = f"{name}. Most important: {listing(top[:5])}.{few} Mutually redundant: {_groups(summary)}."
+    words = f"{name}. {leading}{few} Mutually redundant: {_groups(summary)}."
     h = graph.redundancy(content.record.gamma_of(summary))
     drawn = {frozenset(graph.names[k] for k in group) for group in h.groups}
     same = drawn == {frozenset(group) for group in summary.groups}
@@ -72,8 +74,8 @@ def _groups(summary: GraphSummary) -> str:
     for group in summary.groups:
         relevant = [player for player in group if player not in irrelevant]
         n_others = len(group) - len(relevant)
-        others = [f"{n_others:,} that play no part"] if n_others and relevant else []
-        found.append(listing([*relevant, *others]) if relevant else f"{n_others:,} features that play no part")
+        others = f"{count(n_others, 'feature')} that {'plays' if n_others == 1 else 'play'} no part"
+        found.append(listing(relevant) + (f", with {others}" if n_others else "") if relevant else others)
     return "; ".join(found) or "none"
 
 

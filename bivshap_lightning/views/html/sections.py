@@ -277,10 +277,13 @@ def samples(content: PageContent, anchor: str, title: str) -> Markup:
     explained = "explained output" if content.is_regression else "explained class"
     head = ("sample", "label", explained, "gain", "groups", "removable", "undecided pairs")
     wrong = "Samples that the model gets wrong come first, then those" if predicted else "First come those"
+    adds = "add least to"
+    if content.is_regression:
+        wrong, adds = "First come those", "move least, up or down,"
     intro = (
-        f"{wrong} whose features together add least to the explained output (“gain”: the sum of the Shapley values, "
-        "which is the output on the whole input less the output with every feature removed). Explanations of such "
-        "samples have little to explain. The record keeps no confidence of single predictions."
+        f"{wrong} whose features together {adds} the explained output (“gain”: the sum of the Shapley values, "
+        "which is the output on the whole input less the output with every feature removed). Where the gain is near 0 "
+        "there is little to explain. The record keeps no confidence of single predictions."
     )
     first, others = [_row(content, k) for k in rows[:MAX_ROWS]], [_row(content, k) for k in rows[MAX_ROWS:]]
     parts = [tag("p", intro), table("The hardest samples.", head, first, words=3)]
@@ -308,14 +311,20 @@ def numbers(content: PageContent, anchor: str, title: str) -> Markup:
         interval = measure(content.record, name, confidence=TWO_SIDED)
         known = interval.lower is not None and interval.upper is not None
         between = f"{number(interval.lower)} to {number(interval.upper)}" if known else "unknown"
+        error, entry = number(found.standard_error), find_number(name)
+        if entry is not None and entry.interval == "none":
+            error = between = "none"
         what = tag("small", " · ".join(filter(None, meaning(name))))
-        row: list[object] = [breakable(name) + what, number(found.value), number(found.standard_error), between]
+        row: list[object] = [breakable(name) + what, number(found.value), error, between]
         if content.previous is not None:
             before = content.previous.metrics.get(name)
             row += ["–", "–"] if before is None else [number(before.value), f"{found.value - before.value:+.4g}"]
         rows.append(row)
     over = count(len(content.record.samples), "sample")
-    note = f"Over {over}. A standard error of 0: all samples agree, and the interval comes from their number."
+    note = (
+        f"Over {over}. A standard error of 0: all samples agree, and the interval of a share of samples comes from "
+        "their number. None: the number is taken as it is."
+    )
     parts = [tag("p", note), table("All numbers of the record.", head, rows), _by_class(content)]
     return folded_section(anchor, title, *parts)
 
