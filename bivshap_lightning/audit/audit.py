@@ -327,8 +327,10 @@ class Audit:
             orientation = signs_of_values if is_signed else torch.ones_like(signs_of_values)
             scores = ranked(found, [part.samples for part in parts], orientation)
             start = self.plan.clock()
-            for metric in ranking_metrics(self.settings.task):
-                self._metrics[metric, name].update(game, scores)
+            for family in ranking_metrics(self.settings.task):
+                metric = self._metrics[family, name]
+                has_sizes = metric.by_size and found[0].bivariate is None  # ranks of graphs have none
+                metric.update(game, scores.abs() if has_sizes else scores)
             self.plan.measure_judgement(self.plan.clock() - start, of_ours=False)
         return spent
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bivshap_lightning.graph.checks import BoolArray, FloatArray
-from bivshap_lightning.graph.greedy import LOOK_AHEAD, greedy_order, is_greedy_order, signal_share
+from bivshap_lightning.graph.greedy import LOOK_AHEAD, greedy_order, holding_order, is_greedy_order, signal_share
 from bivshap_lightning.graph.ranking import (
     descending_order,
     hits,
@@ -30,7 +30,7 @@ from bivshap_lightning.graph.structure import pairwise, pairwise_error_before_sy
 if TYPE_CHECKING:
     from bivshap_lightning.graph.explanation_graph import ExplanationGraph
 
-RankingMethod = Literal["keep", "remove", "shapley", "pagerank", "hits"]
+RankingMethod = Literal["keep", "remove", "hold", "shapley", "pagerank", "hits"]
 IndexArray = NDArray[np.intp]
 
 ELEMENTS_PER_STACK = 2**20
@@ -83,7 +83,7 @@ def rank_all(
         stack = [ranked_from[place] for place in chosen]
         signs = np.array([graph.sign if oriented else 1.0 for graph in stack])
         shapley = None if stack[0].shapley is None else np.array([graph.shapley for graph in stack]) * signs[:, None]
-        if method in ("keep", "remove", "shapley") or personalized:
+        if method in ("keep", "remove", "hold", "shapley") or personalized:
             _check_shapley(shapley, method)
         prior = _priors([unranked[place] for place in chosen], stack, method, oriented=oriented)
         scores, order = _scores_and_order(stack, signs, shapley, prior, method=method, personalized=personalized)
@@ -247,7 +247,7 @@ def _scores_and_order(
 ) -> tuple[FloatArray, IndexArray]:
     """Return (N, F) scores and players by descending score."""
     weights = np.stack([graph.weights for graph in stack]) * signs[:, None, None]
-    if method in ("keep", "remove") and shapley is not None:
+    if method in ("keep", "remove", "hold") and shapley is not None:
         order = _greedy(stack, np.swapaxes(weights, 1, 2), shapley, prior, method)
         n_players = order.shape[1]
         scores = (n_players - ranks_from_order(order)) / (n_players * (n_players + 1) / 2)
@@ -283,6 +283,8 @@ def _greedy(
     if noisy:
         errors = np.stack([_pairwise_noise(stack[place]) for place in noisy])
         signal[noisy] = signal_share(pairwise(e2[noisy], shapley[noisy]), errors)
+    if method == "hold":
+        return holding_order(e2, shapley, signal)
     return greedy_order(e2, shapley, signal, remove=method == "remove", prior=prior)
 
 

@@ -117,7 +117,9 @@ class ExplanationGraph(GraphValues):
         Args:
             method: "keep" for greedy selection on the quadratic game of `pairwise`, best player to keep first, which
                 places a duplicate of a chosen player late; "remove" likewise, most damaging removal first; both read
-                the log-odds where the graph has them, see `ranked_on`. "shapley" for the Shapley values; "pagerank" as
+                the log-odds where the graph has them, see `ranked_on`. "hold" for a value that is to stay where it is,
+                high or low, such as the prediction of a regression: last comes what can go with the least change,
+                opposite effects together. "shapley" for the Shapley values; "pagerank" as
                 in the paper or "hits" for authority scores, both on `softplus(weights)`. By default "keep"; for a
                 mean over samples "shapley"; "pagerank" if Shapley values are not known or `personalized` is asked for.
             personalized: For "pagerank": restart in proportion to the positive Shapley values; if there are none, at
@@ -130,8 +132,8 @@ class ExplanationGraph(GraphValues):
             sample: Which sample of the game the graph is of.
 
         Returns:
-            (F,) scores: Shapley values for "shapley", otherwise positive numbers that sum to one. Those of "keep" and
-            "remove" fall linearly along the order.
+            (F,) scores: Shapley values for "shapley", otherwise positive numbers that sum to one. Those of "keep",
+            "remove" and "hold" fall linearly along the order.
 
         Example:
             >>> graph = ExplanationGraph([[0, 0], [1 / 2, 0]], shapley=[3 / 2, 1 / 2])

@@ -3,9 +3,13 @@
 `u2(S) = sum_{i in S} g[i] + 6 sum_{i < j in S} C[i, j]` with `g = 4 phi - 6 R` is the only quadratic game with the
 Shapley values and bivariate Shapley values of the explained one. "keep" adds the player of the largest gain first, so a
 duplicate of a chosen player comes late. "remove" takes away the player of the largest loss first, so duplicates go
-together. Gains look ahead: they are means over the players that are still to choose from, each of them already added
-(or removed) with a chance of `LOOK_AHEAD`. They are shrunk by the noise of the pairwise part: with pure noise both
-orders are the order of Shapley values, those of the decision's probability where the gains are of its log-odds.
+together. "hold" is about a value that is to stay where it is, whether it is high or low: it takes away first what
+leaves the value nearest to that of all players.
+
+Gains of the first two look ahead: they are means over the players that are still to choose from, each of them already
+added (or removed) with a chance of `LOOK_AHEAD`. All are shrunk by the noise of the pairwise part: with pure noise
+"keep" and "remove" are the order of Shapley values, those of the decision's probability where the gains are of its
+log-odds.
 """
 
 import numpy as np
@@ -108,6 +112,39 @@ def greedy_order(
         order[:, position] = chosen
         is_left[samples, chosen] = False
         gain += step[samples, chosen]
+    return order
+
+
+def holding_order(e2: FloatArray, shapley: FloatArray, signal: FloatArray) -> NDArray[np.intp]:
+    """Return players in the reverse order of removals that keep the value near that of all players, (N, F).
+
+    At every step the player goes whose removal leaves the quadratic game nearest to its value of all players. Players
+    of opposite effects go together; the last one comes first. Ties go by size of the Shapley value, then by index.
+
+    Args:
+        e2: (N, F, F).
+        shapley: (N, F).
+        signal: (N,) as in `shrunk_gains`.
+
+    Example:
+        >>> shapley = np.array([[3.0, -1.0, 1.1]])  # an additive game: the last two together change next to nothing
+        >>> holding_order(np.repeat(shapley[..., None] / 2, 3, axis=2) * (1 - np.eye(3)), shapley, np.ones(1))
+        array([[0, 2, 1]])
+    """
+    loss, step = shrunk_gains(e2, shapley, signal, remove=True, look_ahead=0.0)
+    tolerance = TIE_TOLERANCE * (np.abs(loss).max(axis=1) + np.abs(step).max(axis=(1, 2)))[:, None]
+    preference = ranks_from_order(descending_order(-np.abs(shapley)))
+    samples, n_players = np.arange(len(loss)), loss.shape[1]
+    order, lost = np.empty(loss.shape, dtype=np.intp), np.zeros((len(loss), 1))
+    is_left = np.ones(loss.shape, dtype=np.bool_)
+    for position in reversed(range(n_players)):
+        distance = np.where(is_left, np.abs(lost + loss), np.inf)
+        is_tied = is_left & (distance <= distance.min(axis=1, keepdims=True) + tolerance)
+        chosen = np.where(is_tied, preference, n_players).argmin(axis=1)
+        order[:, position] = chosen
+        is_left[samples, chosen] = False
+        lost += loss[samples, chosen][:, None]
+        loss += step[samples, chosen]
     return order
 
 

@@ -62,7 +62,9 @@ class PredictionKept(SampleMetric):
 
     Args:
         convention: By default graphs are ranked with the sign of `u(all) - u(none)`; for "paper" as they are.
-        method: How the players of a graph are ranked, see :meth:`~bivshap_lightning.ExplanationGraph.ranking`.
+        method: How the players of a graph are ranked, see :meth:`~bivshap_lightning.ExplanationGraph.ranking`; by
+            default "hold", the ranking that the metric is about. A feature that pulls a value down holds it in its
+            place as much as one that lifts it.
         personalized: Whether PageRank restarts by Shapley values, as the paper's does.
         per_sample: Whether to keep every sample's score.
         kwargs: torchmetrics' own.
@@ -79,6 +81,7 @@ class PredictionKept(SampleMetric):
 
     higher_is_better: bool = False
     plot_lower_bound: float = 0.0
+    by_size: ClassVar[bool] = True
 
     _shapes: ClassVar = {
         "error": (), "lost": (), "size": (), "share_kept": (), "curve_lost": (N_POINTS,), "masked": (N_POINTS,),
@@ -108,6 +111,7 @@ class PredictionKept(SampleMetric):
             game,
             ranking_or_graph,
             method=check_method(self.method, self.convention),
+            default="hold",
             personalized=self.personalized,
             oriented=oriented,
         )

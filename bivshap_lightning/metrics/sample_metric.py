@@ -67,6 +67,8 @@ class SampleMetric(Metric):
 
     is_differentiable: bool = False
     full_state_update: bool = False
+    by_size: ClassVar[bool] = False
+    """Whether signed scores of importance are to be given without their signs."""
 
     _shapes: ClassVar[Mapping[str, tuple[int, ...]]]
     """The quantities of a sample and their shapes."""

@@ -46,6 +46,36 @@ def test_shares_are_ratios_of_sums_and_never_negative():
     assert result["share_kept"].item() == pytest.approx(first.compute()["share_kept"].item(), abs=1e-3)
 
 
+def test_graphs_are_ranked_by_what_holds_a_value_and_not_by_what_lifts_it():
+    """5 a - 4 b + 1.5 c is 2.5: without c it is 1. An order with signs removes b first, and 6.5 is left."""
+    weights, x = torch.tensor([5.0, -4.0, 1.5]), torch.ones(1, 3)
+    explanation = BivariateShapley(lambda x: x @ weights, behavior="output").attribute(x)
+    assert explanation.graph(0).order("hold").tolist() == [0, 1, 2]
+    by_graph, signed = PredictionKept(), PredictionKept()
+    for metric, given in ((by_graph, explanation), (signed, weights[None])):
+        metric.update(Game(lambda x: x @ weights, x, behavior="output"), given)
+    assert by_graph.compute()["share_kept"].item() == pytest.approx(0.3)
+    assert signed.compute()["share_kept"].item() == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_holding_order_of_a_quadratic_game_takes_the_nearest_removal_each_time(seed):
+    generator = torch.Generator().manual_seed(seed)
+    single, pair = torch.randn(6, generator=generator), torch.randn(6, 6, generator=generator)
+
+    def value(x):
+        return x @ single + ((x @ pair) * x).sum(dim=1)
+
+    order = BivariateShapley(value, behavior="output").attribute(torch.ones(1, 6)).graph(0).order("hold").tolist()
+    left, whole = list(range(6)), float(value(torch.ones(1, 6)))
+    for player in reversed(order):
+        rows = 1 - torch.eye(6)[left]
+        rows[:, [k for k in range(6) if k not in left]] = 0
+        distance = (value(rows) - whole).abs()
+        assert distance[left.index(player)] <= distance.min() + 1e-4
+        left.remove(player)
+
+
 def test_a_constant_keeps_nothing_and_loses_nothing():
     metric = PredictionKept()
     metric.update(Game(lambda x: 0 * x.sum(dim=1), torch.ones(2, 3), behavior="output"), torch.zeros(2, 3))
