@@ -32,7 +32,8 @@ def ones(n: int, b: int = 1) -> torch.Tensor:
         (13, None, "weights", "kernel"),
         (13, 2**13, "redundancy", "exact"),
         (12, 1000, "redundancy", "sampling"),
-        (17, 2**17, "redundancy", "sampling"),  # beyond exact_limit
+        (17, 2**12, "redundancy", "sampling"),  # beyond exact_limit
+        (17, 2**17, "redundancy", "proxy"),  # far more than the default number
     ],
 )
 def test_auto_is_exact_when_that_is_affordable(n, n_evaluations, purpose, method):
