@@ -345,6 +345,8 @@ def _corrected(proxy: _Proxy, design: Design, expected: Sequence[Tensor]) -> tup
     found, noise = kernel.estimate_residuals(left, part), kernel.left_out_variances(left.odd, left.even, part)
     measured = kernel.left_out_variances(*proxy.left_out(), _alone(design, process.known, 1 - share))
     changes, variances = [], []
+    # The diagonals of the matrices count as measured although they mean nothing, and enumerated pairs as drawn. Without
+    # either, saturating games were covered less (.89 instead of .97), and others alike.
     for change, variance, m, e in zip((*found, _c_of(found)), noise, measured, expected, strict=True):
         inner = tuple(range(1, m.dim()))
         of_process = m.sum(dim=inner, keepdim=True) / e.sum(dim=inner, keepdim=True).clamp(min=1e-300)
